@@ -1,0 +1,88 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <troupe/kernels/tensor/tensor.h>
+
+namespace troupe {
+
+/// What the optimizer does with a range of a layer's parameters.
+enum class ParamKind : uint8_t {
+  weight,     ///< decayed by weight decay
+  bias,       ///< biases, norm scales and shifts: never decayed
+  statistic,  ///< a running mean or variance: its "gradient" is (value - observation) x momentum, applied as is
+};
+
+/// One named tensor of a layer: `shape` at element `offset` of the layer's flat parameter vector.
+struct ParamSpec {
+  std::string name;  ///< "fc1.weight"
+  Shape shape;
+  int64_t offset = 0;
+  ParamKind kind = ParamKind::weight;
+};
+
+/// A layer with parameters: the unit of policy, placement and push. All its tensors lie in one flat float
+/// vector of `count` elements, and so do their gradients, so that a push needs no copy.
+struct LayerSpec {
+  std::string name;  ///< "fc1": what `[[update]] layers` globs match
+  int64_t count = 0;
+  std::vector<ParamSpec> params;  ///< ascending offsets that cover [0, count)
+};
+
+/// The samples of one step on one worker: indices into the training (or test) set.
+struct Batch {
+  std::span<const uint32_t> samples;
+  uint64_t seed = 0;  ///< for dropout and augmentation: differs by run, step and worker
+};
+
+/// What one step found out, as sums over its samples.
+struct StepStats {
+  double loss_sum = 0;
+  int64_t correct = 0;  ///< samples classified right; 0 where there are no classes
+  int64_t samples = 0;
+};
+
+/// Computes gradients: what a worker actor owns. Troupe's models are one (`nn::ModelSource`); an embedder's
+/// own kernels, LibTorch or a simulator are another.
+///
+/// All calls come from one thread at a time (the worker's executor). A step is: `forward` once or several
+/// times over ascending, adjacent layer ranges, as soon as their weights are there, then `backward` once.
+/// An exception ends the worker with its text.
+class GradientSource {
+ public:
+  virtual ~GradientSource() = default;
+
+  /// The layers with parameters, in forward order. Constant.
+  virtual const std::vector<LayerSpec>& layers() const = 0;
+
+  /// Writes layer `layer`'s first parameters, the same for a seed wherever it is called.
+  virtual void initialize(size_t layer, uint64_t seed, std::span<float> values) = 0;
+
+  /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty). Runs as
+  /// much of the forward pass as they allow. A source that cannot split its work leaves this empty and does
+  /// everything in `backward`.
+  virtual void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
+    (void)batch, (void)weights, (void)first, (void)last;
+  }
+
+  /// Called with (layer, gradient) when a layer's gradient is complete, last layer first; every layer once.
+  /// The gradient is the *sum* over the batch's samples of d loss / d parameter, flat, LayerSpec::count
+  /// floats, and is never written again.
+  using GradientReady = std::function<void(size_t layer, Tensor gradient)>;
+
+  /// Loss and backward pass of the batch; `weights` holds every layer.
+  virtual StepStats backward(const Batch& batch, std::span<const Tensor> weights,
+                             const GradientReady& ready) = 0;
+
+  /// Loss and correct answers of test samples, without gradients (dropout off, running statistics used).
+  virtual StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) = 0;
+
+  /// Sizes of the two sets that sample indices refer to.
+  virtual int64_t train_samples() const = 0;
+  virtual int64_t test_samples() const = 0;
+};
+
+}  // namespace troupe

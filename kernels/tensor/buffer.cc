@@ -1,0 +1,94 @@
+#include <troupe/kernels/tensor/buffer.h>
+
+#include <bit>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace troupe {
+namespace {
+
+// Blocks are handed out in classes of four sizes an octave, so that a freed block fits what is asked next
+// and at most a fifth of it is slack.
+size_t size_class(size_t bytes) {
+  if (bytes <= 1024) return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
+  const size_t step = std::bit_floor(bytes - 1) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+class Cache {
+ public:
+  // Never destroyed: buffers may outlive every static object of the program.
+  static Cache& instance() {
+    static Cache* cache = new Cache;
+    return *cache;
+  }
+
+  std::byte* take(size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      used_ += size;
+      auto found = free_.find(size);
+      if (found != free_.end() && !found->second.empty()) {
+        std::byte* data = found->second.back();
+        found->second.pop_back();
+        cached_ -= size;
+        return data;
+      }
+    }
+    return static_cast<std::byte*>(::operator new(size, std::align_val_t{Buffer::kAlignment}));
+  }
+
+  void give(std::byte* data, size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      used_ -= size;
+      if (cached_ + size <= limit_) {
+        cached_ += size;
+        free_[size].push_back(data);
+        return;
+      }
+    }
+    ::operator delete(data, std::align_val_t{Buffer::kAlignment});
+  }
+
+  void set_limit(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    limit_ = bytes;
+    for (auto& [size, blocks] : free_)
+      while (cached_ > limit_ && !blocks.empty()) {
+        ::operator delete(blocks.back(), std::align_val_t{Buffer::kAlignment});
+        blocks.pop_back();
+        cached_ -= size;
+      }
+  }
+
+  BufferStats stats() {
+    std::lock_guard lock(mutex_);
+    return {used_, cached_};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<size_t, std::vector<std::byte*>> free_;
+  size_t used_ = 0;
+  size_t cached_ = 0;
+  size_t limit_ = size_t{256} << 20;
+};
+
+}  // namespace
+
+BufferPtr allocate(size_t bytes) {
+  const size_t size = size_class(bytes ? bytes : 1);
+  std::byte* data = Cache::instance().take(size);
+  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& b) {
+    Cache::instance().give(b.data(), size_class(b.bytes() ? b.bytes() : 1));
+  });
+}
+
+void set_buffer_cache_limit(size_t bytes) { Cache::instance().set_limit(bytes); }
+
+BufferStats buffer_stats() { return Cache::instance().stats(); }
+
+}  // namespace troupe

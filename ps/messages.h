@@ -1,0 +1,232 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/tensor/tensor.h>
+#include <troupe/ps/ids.h>
+#include <troupe/ps/param/layout.h>
+
+/// Everything actors of a run say to each other, one struct a message. Transports carry them inside an
+/// `Envelope`; `ps/wire` (between processes) is the only other place that knows their fields.
+///
+/// Every message may be lost, doubled, delayed and overtaken. What makes that safe is named beside each.
+namespace troupe::ps {
+
+// ---- worker <-> server ---------------------------------------------------------------------------------
+
+/// One worker's contribution of one step to one parcel. Sent again until acknowledged; the server drops
+/// copies by (worker, incarnation, sequence), and what a restarted worker repeats by (worker, parcel, step).
+/// A worker has at most one unacknowledged push a parcel.
+struct Push {
+  Sequence sequence = 0;
+  ParcelId parcel = 0;
+  Step step = 0;
+  Step schedule_step = 0;  ///< global progress, which learning-rate schedules follow
+  int64_t samples = 0;     ///< 0: nothing to add, but the step counts (`gradients` is empty)
+  /// One tensor a slice of the parcel, in its order: sums over the samples. Immutable.
+  std::vector<Tensor> gradients;
+  double scale = 1;        ///< global-norm clipping of an immediate push, worked out by the worker
+  bool finite = true;      ///< false: some gradient of this worker's step holds NaN or Inf
+};
+
+/// The push is stored and will survive what `[checkpoint] durability` says; it is or will be applied once.
+struct PushAck {
+  Sequence sequence = 0;
+  ParcelId parcel = 0;
+  Step step = 0;
+};
+
+/// Asks for the parameters that step `step` starts from. Answered when the policy allows it. Idempotent.
+struct Pull {
+  ParcelId parcel = 0;
+  Step step = 0;
+};
+
+/// Optimizer state of one slice, in the optimizer's own order ("momentum"; "m", "v").
+struct SliceState {
+  SliceId slice = 0;
+  Tensor values;               ///< parameters, f32[slice count]
+  std::vector<Tensor> state;   ///< each f32[slice count]
+  int64_t updates = 0;         ///< optimizer steps applied (bias correction, metrics)
+};
+
+struct PullReply {
+  ParcelId parcel = 0;
+  Step step = 0;               ///< of the Pull it answers
+  std::vector<Tensor> values;  ///< one a slice; the server's published version, shared and immutable
+  int64_t lag = 0;             ///< steps by which the slowest worker is behind `step`: the read's staleness
+  /// Only for all_reduce parcels, whose optimizer runs on the workers: their state as well.
+  std::vector<SliceState> state;
+};
+
+/// The request was not taken and changed nothing.
+struct Refused {
+  enum class Reason : uint8_t {
+    stale_generation,   ///< sent under an older layout: send again under the one that comes
+    stale_incarnation,  ///< the sender has been replaced
+    malformed,          ///< parcel, step, size or shape that cannot be: a bug or a foreign peer
+  };
+  Reason reason = Reason::malformed;
+  std::string detail;
+  Sequence sequence = 0;  ///< of the refused Push, else 0
+  ParcelId parcel = 0;
+  Step step = 0;
+};
+
+// ---- coordinator -> everybody: membership ---------------------------------------------------------------
+
+/// The state of the run's membership; the higher generation wins. Sent until acknowledged.
+struct Membership {
+  Generation generation = 0;
+  std::vector<Incarnation> workers;  ///< by slot; 0: empty slot
+  std::vector<Incarnation> servers;
+  std::shared_ptr<const Layout> layout;
+  /// Set when everything stood still as the generation began (start, resume, policy change): all clocks and
+  /// sync versions continue from this step.
+  std::optional<Step> rebase;
+};
+struct MembershipAck {};
+
+// ---- worker <-> coordinator: work -----------------------------------------------------------------------
+
+/// Samples [begin, begin + count) of an epoch's order (ps/data/sampler.h).
+struct SampleRange {
+  int64_t epoch = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+  bool operator==(const SampleRange&) const = default;
+};
+
+/// "Give me my number-th piece of work"; numbers count from 1 an incarnation. Sent again until answered;
+/// asking for a number again gives the same work.
+struct WorkRequest {
+  uint64_t number = 0;
+};
+struct Work {
+  enum class Kind : uint8_t {
+    train,     ///< one step
+    evaluate,  ///< loss and accuracy on test samples [range.begin, +count)
+    upload,    ///< write the all_reduce layers home to the servers, then report done
+  };
+  uint64_t number = 0;
+  Kind kind = Kind::train;
+  Step step = 0;
+  Step schedule_step = 0;
+  int64_t step_samples = 0;  ///< of all workers together; known under lockstep, else this worker's
+  SampleRange range;         ///< count may be 0: the step counts all the same
+};
+/// All pushes of that piece of work are acknowledged. Sent again until acknowledged itself.
+struct WorkDone {
+  uint64_t number = 0;
+  Work::Kind kind = Work::Kind::train;
+  Step step = 0;
+  StepStats stats;
+  double compute_s = 0;  ///< executor time
+  double wait_s = 0;     ///< waiting for weights
+  int64_t pushed_bytes = 0, pulled_bytes = 0;
+  int64_t max_lag = 0;   ///< largest staleness of this step's reads, steps
+};
+struct WorkDoneAck {
+  uint64_t number = 0;
+};
+
+// ---- the group's decision on a step: clipping and non-finite gradients ------------------------------------
+
+/// One member's part of the step's whole gradient: a server's (its sync slices, aggregated) or, for the
+/// all_reduce layers, the lowest worker's. Sent again until the verdict comes.
+struct Partial {
+  Step step = 0;
+  double sum_of_squares = 0;  ///< of the mean gradient
+  bool finite = true;
+  std::string culprit;        ///< "layer fc1, worker 2" where not finite
+};
+/// What everybody does with the step: skip it, or apply the gradient times `scale`.
+struct Verdict {
+  Step step = 0;
+  bool skip = false;
+  double scale = 1;
+};
+
+// ---- checkpoints and homes --------------------------------------------------------------------------------
+
+/// Taken between steps, when no push is in flight. Idempotent by round.
+struct Snapshot {
+  uint64_t round = 0;
+};
+struct SnapshotReply {
+  uint64_t round = 0;
+  std::vector<SliceState> slices;  ///< immutable: training goes on while they are written
+};
+/// The lowest worker brings all_reduce layers home. Idempotent.
+struct Install {
+  uint64_t round = 0;  ///< number of the Work that asked for it
+  std::vector<SliceState> slices;
+};
+struct InstallAck {
+  uint64_t round = 0;
+};
+
+/// Cumulative counters of a server, for metrics and the summary. Sent with Finish and on request.
+struct LayerCounters {
+  LayerId layer = 0;
+  int64_t pushes = 0, updates = 0;
+  int64_t pushed_bytes = 0, pulled_bytes = 0;
+  std::vector<int64_t> lag_histogram;    ///< pulls by staleness in steps; the last bin holds the rest
+  std::vector<int64_t> delay_histogram;  ///< immediate pushes by updates that came between read and push
+};
+struct StatsRequest {
+  uint64_t round = 0;
+};
+struct StatsReply {
+  uint64_t round = 0;
+  std::vector<LayerCounters> layers;
+  int64_t duplicates_dropped = 0, refused = 0, skipped_steps = 0;
+};
+
+// ---- the end --------------------------------------------------------------------------------------------------
+
+/// Something cannot go on (a non-finite gradient under `stop`, a failing step): the run ends with this.
+struct Fault {
+  std::string what;
+};
+/// The run is over; the receiver ends.
+struct Finish {};
+
+// ---- node <-> coordinator -------------------------------------------------------------------------------------
+
+/// An actor of this node ended without being told to.
+struct Down {
+  Endpoint who;
+  std::string reason;
+};
+struct DownAck {
+  Endpoint who;
+};
+/// Start this actor in its slot. Idempotent by incarnation.
+struct Spawn {
+  Endpoint who;
+};
+struct SpawnAck {
+  Endpoint who;
+};
+
+using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,
+                             WorkDone, WorkDoneAck, Partial, Verdict, Snapshot, SnapshotReply, Install, InstallAck,
+                             StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck>;
+
+/// One message on its way. `generation` is the sender's: a receiver that knows a newer one does not obey.
+struct Envelope {
+  Endpoint from, to;
+  Generation generation = 0;
+  Message body;
+};
+
+/// What a pure object wants sent, in order.
+using Outbox = std::vector<Envelope>;
+
+const char* name_of(const Message& message);
+
+}  // namespace troupe::ps

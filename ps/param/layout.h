@@ -1,0 +1,70 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/ps/ids.h>
+#include <troupe/ps/param/policy.h>
+
+namespace troupe::ps {
+
+/// A contiguous range of one layer's flat parameter vector, held by one server.
+struct Slice {
+  SliceId id = 0;
+  LayerId layer = 0;
+  int64_t begin = 0;  ///< elements, a multiple of 16 (64 bytes)
+  int64_t end = 0;
+  ServerId server = 0;
+  int64_t count() const { return end - begin; }
+  bool operator==(const Slice&) const = default;
+};
+
+/// What travels as one message: one slice of a large layer, or several small slices of layers with the same
+/// policy on the same server ("fused"). Pushes, pulls, acknowledgements and clocks count parcels.
+struct Parcel {
+  ParcelId id = 0;
+  ServerId server = 0;
+  Policy policy;
+  std::vector<SliceId> slices;  ///< ascending layer, then begin
+  /// What the next forward pass needs first travels first: the lowest layer in it.
+  LayerId priority = 0;
+};
+
+/// Who holds what, and how each layer is kept in step. Immutable once made; one per generation. A layer under
+/// `all_reduce` has slices too: its servers are its home, written when a checkpoint is taken or its policy
+/// changes, read by a worker that starts.
+struct Layout {
+  std::vector<LayerSpec> layers;
+  std::vector<Policy> policies;  ///< by layer
+  std::vector<Slice> slices;     ///< ascending layer, then begin
+  std::vector<Parcel> parcels;
+  uint32_t servers = 1;
+
+  /// Any layer that makes all workers take steps together.
+  bool lockstep() const;
+  bool any(Mode mode) const;
+  /// Parcels that hold slices of `layer`.
+  std::vector<ParcelId> parcels_of(LayerId layer) const;
+};
+
+struct LayoutOptions {
+  uint32_t servers = 1;
+  /// Layers larger than this are cut into slices spread over the servers. Smaller slices balance better and
+  /// overlap more; each costs a message.
+  int64_t slice_bytes = 1 << 20;
+  /// Slices smaller than this are fused into parcels up to this size.
+  int64_t fuse_bytes = 64 << 10;
+  /// Never cut a layer (LAMB needs the norm of whole tensors on one server).
+  bool whole_layers = false;
+};
+
+/// Pure and deterministic: the same layers, policies and options give the same layout on every node. Bytes
+/// are balanced over the servers (largest slice first, to the least loaded); more servers than slices is
+/// legal. Slices do not depend on the policies, so that a policy change moves no bytes.
+Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, const LayoutOptions& options);
+
+/// Bytes of parameters a server holds, by server; and max / mean of them (1 is perfect).
+std::vector<int64_t> bytes_by_server(const Layout& layout);
+double imbalance(const Layout& layout);
+
+}  // namespace troupe::ps

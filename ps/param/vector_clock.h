@@ -1,0 +1,31 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <troupe/ps/ids.h>
+
+namespace troupe::ps {
+
+/// How far each worker has come: the number of steps it has contributed, which is also the next step it owes.
+/// Empty slots do not count.
+class VectorClock {
+ public:
+  explicit VectorClock(size_t workers = 0, Step start = 0) : steps_(workers, start), present_(workers, true) {}
+
+  size_t size() const { return steps_.size(); }
+  Step at(WorkerId worker) const { return steps_[worker]; }
+  bool present(WorkerId worker) const { return present_[worker]; }
+  void set_present(WorkerId worker, bool present) { present_[worker] = present; }
+  /// Worker has contributed all steps before `step`.
+  void advance(WorkerId worker, Step step);
+  /// All clocks continue from `step`.
+  void rebase(Step step);
+  /// The slowest worker present; the largest Step when nobody is.
+  Step slowest() const;
+
+ private:
+  std::vector<Step> steps_;
+  std::vector<bool> present_;
+};
+
+}  // namespace troupe::ps
