@@ -1,0 +1,19 @@
+#include <troupe/ps/param/vector_clock.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace troupe::ps {
+
+void VectorClock::advance(WorkerId worker, Step step) { steps_[worker] = std::max(steps_[worker], step); }
+
+void VectorClock::rebase(Step step) { std::ranges::fill(steps_, step); }
+
+Step VectorClock::slowest() const {
+  Step slowest = std::numeric_limits<Step>::max();
+  for (size_t worker = 0; worker < steps_.size(); ++worker)
+    if (present_[worker]) slowest = std::min(slowest, steps_[worker]);
+  return slowest;
+}
+
+}  // namespace troupe::ps
