@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include <troupe/kernels/tensor/tensor.h>
+
+namespace troupe::nn {
+
+/// Labelled samples of one shape, addressed by index. Immutable: every function may be called from any
+/// number of threads at once. Readers of files are in ps/data.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  /// Of one sample: [784] or [channels, height, width].
+  virtual Shape sample_shape() const = 0;
+  virtual int64_t classes() const = 0;
+
+  /// Copies samples, in the order given, repeated ones again. The caller owns both tensors: `inputs` is F32
+  /// with samples.size() x sample_shape().count() elements, `labels` I32 with samples.size() elements, each in
+  /// [0, classes()). Every index is below size().
+  virtual void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const = 0;
+};
+
+}  // namespace troupe::nn
