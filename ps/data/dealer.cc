@@ -180,39 +180,58 @@ SampleRange Dealer::share(const SampleRange& all, WorkerId worker) const {
   return {all.epoch, all.begin + first, cut(batch_end_[worker]) - first};
 }
 
-std::optional<Deal> Dealer::take(int64_t at_most) {
-  const int64_t dealt = samples_before(cursor_);
+/// The next samples at `cursor`, which moves behind them.
+std::optional<Deal> Dealer::take(DealerState& cursor, int64_t at_most) const {
+  const int64_t dealt = samples_before(cursor);
   at_most = std::min(at_most, total_samples_ - dealt);
   if (at_most <= 0) return {};
   SampleRange range;
-  if (!cursor_.returned.empty()) {
-    SampleRange& first = cursor_.returned.front();
+  if (!cursor.returned.empty()) {
+    SampleRange& first = cursor.returned.front();
     range = {first.epoch, first.begin, std::min(at_most, first.count)};
     first.begin += range.count;
     first.count -= range.count;
-    if (first.count == 0) cursor_.returned.erase(cursor_.returned.begin());
+    if (first.count == 0) cursor.returned.erase(cursor.returned.begin());
   } else {
-    range = {cursor_.epoch, cursor_.begin, std::min(at_most, cursor_.train_samples - cursor_.begin)};
-    cursor_.begin += range.count;
-    advance_to_next_epoch_at_end(cursor_);
+    range = {cursor.epoch, cursor.begin, std::min(at_most, cursor.train_samples - cursor.begin)};
+    cursor.begin += range.count;
+    advance_to_next_epoch_at_end(cursor);
   }
   return Deal{0, dealt / options_.global_batch, range.count, range};
 }
 
-std::optional<Deal> Dealer::next(WorkerId worker) {
+std::optional<Deal> Dealer::deal(WorkerId worker, DealerState& cursor) const {
   TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
+  const Slot& slot = slots_[worker];
+  if (!slot.again.empty()) return slot.again.front();
+  std::optional<Deal> deal =
+      options_.lockstep ? lockstep_deal(slot.next) : take(cursor, options_.worker_batch[worker]);
+  if (!deal) return {};
+  if (options_.lockstep) deal->range = share(deal->range, worker);
+  deal->step = slot.next;
+  return deal;
+}
+
+std::optional<Deal> Dealer::peek(WorkerId worker) const {
+  DealerState cursor = cursor_;
+  return deal(worker, cursor);
+}
+
+std::optional<Deal> Dealer::next(WorkerId worker) {
+  std::optional<Deal> deal = this->deal(worker, cursor_);
+  if (!deal) return {};
   Slot& slot = slots_[worker];
-  std::optional<Deal> deal;
-  if (!slot.again.empty()) {
-    deal = slot.again.front();
-    slot.again.pop_front();
-  } else {
-    deal = options_.lockstep ? lockstep_deal(slot.next) : take(options_.worker_batch[worker]);
-    if (!deal) return {};
-    if (options_.lockstep) deal->range = share(deal->range, worker);
-    deal->step = slot.next++;
-  }
+  if (!slot.again.empty()) slot.again.pop_front();
+  else ++slot.next;
   slot.outstanding.push_back(*deal);
+  return deal;
+}
+
+Deal Dealer::idle(WorkerId worker) {
+  TROUPE_CHECK(worker < slots_.size() && !options_.lockstep, "an idle step of worker ", worker);
+  Slot& slot = slots_[worker];
+  const Deal deal{slot.next++, samples_dealt() / options_.global_batch, 0, {cursor_.epoch, cursor_.begin, 0}};
+  slot.outstanding.push_back(deal);
   return deal;
 }
 

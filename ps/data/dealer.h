@@ -62,6 +62,10 @@ class Dealer {
 
   /// The worker's next piece; none when it has no more (others may still have).
   std::optional<Deal> next(WorkerId worker);
+  /// What `next` would give.
+  std::optional<Deal> peek(WorkerId worker) const;
+  /// A step without samples, so that a worker's clock moves where others wait for it. On demand only.
+  Deal idle(WorkerId worker);
   void completed(WorkerId worker, Step step);
   /// The worker's actor was replaced in its slot: what it had not completed is dealt to the slot again, same
   /// steps and samples, so that servers recognise what they have already taken.
@@ -90,7 +94,8 @@ class Dealer {
   DealerState lockstep_position(Step step) const;
   std::optional<Deal> lockstep_deal(Step step) const;  ///< of all workers together
   SampleRange share(const SampleRange& all, WorkerId worker) const;
-  std::optional<Deal> take(int64_t at_most);
+  std::optional<Deal> take(DealerState& cursor, int64_t at_most) const;
+  std::optional<Deal> deal(WorkerId worker, DealerState& cursor) const;
   int64_t samples_before(const DealerState& position) const;
   Step furthest() const;
 
