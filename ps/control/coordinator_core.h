@@ -1,5 +1,6 @@
 #pragma once
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,9 +51,10 @@ struct CheckpointRequest {
 /// The coordinator without its actor: membership, dealing of work, step boundaries (checkpoint, evaluation,
 /// policy change, end), the group's verdict on a step, and what to do about actors that are lost.
 ///
-///   joining servers -> joining workers -> running -> draining -> boundary duties, in order -> running
-///        ^                                                        upload, snapshot, evaluate, |
-///        +------------------ change of policy --------------------- change, statistics, ------+-> ended
+///   joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary, in order:
+///      ^                            ^                                          upload, evaluate, snapshot, change;
+///      |                            +----------------- done -------------------+  at the end also: await writes,
+///      +-------------------------------------------- change -------------------+  statistics, finish -> ended
 ///
 /// Running, a worker that asks for work is dealt the next piece unless that lies beyond the next boundary;
 /// then it is parked. When all are parked and nothing is outstanding, no push is in flight anywhere.
@@ -80,34 +82,34 @@ class CoordinatorCore {
   /// Ends the run now.
   Effects fail_run(std::string why);
   /// New policies from the next step boundary on.
-  Effects change_policies(const std::vector<UpdateRule>& rules);
+  Result<Effects> change_policies(const std::vector<UpdateRule>& rules);
   /// Says again what has not been answered.
   Effects tick();
 
   const Membership& membership() const { return membership_; }
 
-  /// Asynchronous work, in the order dealt, and the same order to be dealt again (a recorded run).
+  /// To whom training work was dealt, in order; and that order again (a recorded run): with it, asynchronous
+  /// workers get the same samples once more.
   struct Dealt {
     WorkerId worker = 0;
-    Work work;
+    bool idle = false;  ///< a step without samples
+    bool operator==(const Dealt&) const = default;
   };
   void on_dealt(std::function<void(const Dealt&)> observer) { dealt_observer_ = std::move(observer); }
   void replay(const std::vector<Dealt>& order);
 
  private:
-  enum class Phase : uint8_t { joining_servers, joining_workers, running, duties, ended };
-  enum class Duty : uint8_t { upload, snapshot, evaluate, change, await_writes, statistics, finish };
+  enum class Phase : uint8_t { joining, running, duties, ended };
+  enum class Duty : uint8_t { upload, evaluate, snapshot, change, await_writes, statistics, finish };
   struct Slot {
-    uint64_t requested = 0;                 ///< number asked for and not answered; 0: none
+    uint64_t granted = 0;                   ///< last number answered
     std::map<uint64_t, Work> outstanding;   ///< by number
     std::deque<Work> special;               ///< evaluate, upload: granted before anything else
-    std::optional<Deal> parked;             ///< dealt but beyond the boundary
-    bool exhausted = false;                 ///< the dealer has nothing more for it
+    bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     Step next_step = 0;
-    std::deque<Work> replay;
   };
 
-  explicit CoordinatorCore(CoordinatorOptions options, Dealer dealer);
+  CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
 
   void on(Effects& out, const Envelope& envelope, const MembershipAck&);
   void on(Effects& out, const Envelope& envelope, const WorkRequest& request);
@@ -116,61 +118,76 @@ class CoordinatorCore {
   void on(Effects& out, const Envelope& envelope, const SnapshotReply& reply);
   void on(Effects& out, const Envelope& envelope, const StatsReply& reply);
   void on(Effects& out, const Envelope& envelope, const Down& down);
-  void on(Effects& out, const Envelope& envelope, const SpawnAck& ack);
+  void on(Effects& out, const SpawnAck& ack);
 
   bool current(const Endpoint& who) const;
-  void send(Effects& out, Endpoint to, Message body) const;
-  void invite(Effects& out);
-  void invite_workers(Effects& out);
   Endpoint worker(WorkerId w) const { return {Role::worker, w, membership_.workers[w]}; }
   Endpoint server(ServerId s) const { return {Role::server, s, membership_.servers[s]}; }
+  const Layout& layout() const { return *membership_.layout; }
+  void send(Effects& out, Endpoint to, Message body) const;
+  void send_servers(Effects& out, const Message& body) const;
 
+  void invite(Effects& out);
+  void invite_workers(Effects& out);
   void grant_all(Effects& out);
-  void grant(Effects& out, WorkerId w);
+  bool grant(Effects& out, WorkerId w);
   std::optional<Work> next_work(WorkerId w);
+  std::optional<Deal> upcoming(WorkerId w) const;
   bool beyond_boundary(const Deal& deal) const;
+  bool catches_up() const;
+  int64_t dealer_epoch() const;
+  void repeat_requests(Effects& out) const;
+  Step furthest() const;
+  bool finished_dealing() const;
   bool drained() const;
-  void plan_duties(Effects& out);
+  void settle(Effects& out);
+  void plan_duties();
   void next_duty(Effects& out);
-  void start_evaluation(Effects& out);
+  void begin_duty(Effects& out);
+  void start_evaluation();
+  void fail_run(Effects& out, std::string why);
   void apply_policy_change(Effects& out);
   void end(Effects& out, Outcome outcome);
   void account(Effects& out, WorkerId w, const WorkDone& done, const Work& work);
-  void report(Effects& out, StepReport report);
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
   std::set<Endpoint> voters() const;
+  void decide(Effects& out, Step step);
 
   CoordinatorOptions options_;
   Dealer dealer_;
-  Phase phase_ = Phase::joining_servers;
+  Phase phase_ = Phase::joining;
   Membership membership_;
   std::set<Endpoint> unacknowledged_;       ///< of the membership
+  bool workers_invited_ = false;            ///< servers first: a worker never knows a generation before them
   std::set<Endpoint> spawning_;
-  bool settled_ = false;                    ///< everybody has acknowledged a membership since the last rebase
   std::vector<Slot> slots_;
+  std::set<WorkerId> waiting_;              ///< asked for their next piece of work
+  int64_t outstanding_ = 0;                 ///< pieces of work dealt and not done, of all workers
+  std::optional<std::deque<Dealt>> replay_;
 
-  std::deque<Duty> duties_;
-  std::optional<Duty> duty_;                ///< under way
+  std::deque<Duty> duties_;                 ///< the first is under way
   uint64_t round_ = 0;                      ///< of snapshots and statistics
   std::map<ServerId, SnapshotReply> snapshots_;
   std::map<ServerId, StatsReply> statistics_;
   int64_t writing_ = 0;                     ///< checkpoints under way
-  EvaluationReport evaluating_;
-  int64_t evaluations_missing_ = 0;
+  int64_t evaluating_ = 0;                  ///< answers missing
 
-  Step next_checkpoint_ = 0;                ///< boundary; the largest Step: none
-  int64_t next_evaluation_ = 0;             ///< epoch; the largest: none
-  Step stop_step_ = 0;                      ///< the largest: none
+  Step next_checkpoint_;                    ///< schedule step; the largest: none
+  int64_t next_evaluation_;                 ///< epoch; the largest: none
   bool stopping_ = false;
+  Step stop_step_ = 0;                      ///< under lockstep, the first step not to be dealt
   std::optional<std::vector<Policy>> new_policies_;
 
   std::map<Step, std::map<Endpoint, Partial>> partials_;
-  std::map<Step, Verdict> verdicts_;
+  std::map<Step, Verdict> verdicts_;        ///< of the last steps
 
-  std::map<Step, std::pair<StepReport, int64_t>> open_reports_;  ///< lockstep: and how many workers are in
-  StepReport gathering_;                    ///< else
-  int64_t last_epoch_ = -1;
+  struct OpenReport {
+    StepReport report;
+    int64_t pieces = 0;
+  };
+  std::map<Step, OpenReport> open_reports_;
+  std::map<int64_t, StepStats> epoch_stats_;  ///< of the last two epochs
   RunResult result_;
   std::function<void(const Dealt&)> dealt_observer_;
 };
