@@ -281,12 +281,14 @@ WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor 
   return out;
 }
 
-WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats, double compute_s) {
+WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats, double compute_s,
+                                              double wait_s) {
   Effects out;
   TROUPE_CHECK(current_ && current_->step == step, "backward of step ", step);
   OpenStep& open = open_.at(step);
   open.done.stats = stats;
   open.done.compute_s = compute_s;
+  open.done.wait_s = wait_s;
   for (LayerId layer : non_finite_)
     open.done.non_finite += cat(open.done.non_finite.empty() ? "layer " : ", layer ", layers_[layer].name);
   // Under "stop" a step with NaN is never pushed: the Fault is on its way, and the run ends.
@@ -433,6 +435,13 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
   close(out, step);
   advance(out);
   return out;
+}
+
+std::vector<Segment> WorkerCore::segments(LayerId layer) const {
+  std::vector<Segment> segments;
+  for (const ParamSpec& param : layers_[layer].params)
+    segments.push_back({param.offset, param.offset + param.shape.count(), param.kind});
+  return segments;
 }
 
 void WorkerCore::begin_upload(Effects& out) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <troupe/ps/messages.h>
+#include <troupe/ps/param/optimizer.h>
 
 namespace troupe::ps {
 
@@ -70,7 +71,7 @@ class WorkerCore {
   /// Layer `layer`'s gradient of `step` is complete. `sum_of_squares` (of the gradient as it is) and `finite`
   /// are of this layer.
   Effects gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
-  Effects backward_done(Step step, const StepStats& stats, double compute_s);
+  Effects backward_done(Step step, const StepStats& stats, double compute_s, double wait_s);
   Effects evaluated(const StepStats& stats, double compute_s);
   /// `sum_of_squares` is of the summed gradient.
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
@@ -81,8 +82,8 @@ class WorkerCore {
 
   /// Weights of the step that runs, by layer; empty where they have not come. Copies may be held.
   const std::vector<Tensor>& weights() const { return weights_; }
-  /// True while the worker has work but waits for weights, a reduction or its next piece of work.
-  bool waiting() const { return !current_ || !backward_given_; }
+  /// A layer's parameters by kind, for ApplyLocal.
+  std::vector<Segment> segments(LayerId layer) const;
 
  private:
   struct ParcelState {
