@@ -1,0 +1,21 @@
+#pragma once
+#include <troupe/kernels/ops/write.h>
+#include <troupe/kernels/tensor/stream.h>
+#include <troupe/kernels/tensor/tensor.h>
+
+namespace troupe::ops {
+
+/// One number a channel. Dimension 1 is the channel, whatever follows it: x is [n, c], [n, c, h, w], ...
+struct BiasOps {
+  /// y = epilogue(x + bias[c]); y may be x.
+  void (*bias_add)(Stream&, const Tensor& x, const Tensor& bias, Epilogue, Tensor& y);
+
+  /// dbias[c] (=, +=) the sum of dy over all other dimensions.
+  void (*bias_gradient)(Stream&, const Tensor& dy, Write, Tensor& dbias);
+
+  /// relu_gradient and bias_gradient in one pass: dx = y > 0 ? dy : 0, dbias[c] (=, +=) the sum of dx.
+  /// dx may be dy. y is what the relu returned.
+  void (*relu_bias_gradient)(Stream&, const Tensor& y, const Tensor& dy, Write, Tensor& dx, Tensor& dbias);
+};
+
+}  // namespace troupe::ops

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include <troupe/kernels/tensor/buffer.h>
+#include <troupe/kernels/tensor/device.h>
+
+namespace troupe {
+
+/// What a backend keeps with a stream: compiled kernels, library handles. Dies with the stream.
+class StreamState {
+ public:
+  virtual ~StreamState() = default;
+};
+
+/// Where ops are submitted: a device, how many threads a call may use, and memory to work in. Work submitted
+/// to a stream runs in order. On the CPU it runs at once, on the calling thread, and is done when the call
+/// returns. One thread at a time may use a stream; different streams may be used at the same time.
+class Stream {
+ public:
+  explicit Stream(Device device = {}, int threads = 1) : device_(device), threads_(threads) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  int threads() const { return threads_; }
+
+  /// At least `bytes` of memory of the device for the op that runs, aligned to 64 bytes, contents undefined.
+  /// The next call returns the same memory, so an op asks once. It grows to the largest request and stays.
+  std::byte* scratch(size_t bytes);
+
+  /// Made by the backend on first use; a stream serves one backend.
+  std::unique_ptr<StreamState>& state() { return state_; }
+
+ private:
+  Device device_;
+  int threads_;
+  BufferPtr scratch_;
+  std::unique_ptr<StreamState> state_;
+};
+
+}  // namespace troupe
