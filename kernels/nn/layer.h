@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <troupe/kernels/base/random.h>
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/ops/ops.h>
+
+namespace troupe::nn {
+
+/// What one pass over a batch runs on, and how.
+struct Pass {
+  Stream& stream;
+  const ops::Ops& ops;
+  bool training = true;  ///< false: dropout is off, batch norm uses its running statistics
+  uint64_t seed = 0;     ///< of this step, for dropout
+};
+
+/// What one layer keeps of one pass for its backward half. Each pass has its own, so that several batches may
+/// be in flight through one layer. A layer uses the fields it needs; the others stay empty.
+struct LayerContext {
+  Tensor x;        ///< its input
+  Tensor skip;     ///< second input of a ResidualAdd, put here by whoever calls `forward`
+  Tensor y;        ///< its output, for the gradient of a relu
+  Tensor z;        ///< what went into a gelu
+  Tensor dz;       ///< loss gradient before the activation: from backward_input to backward_weight
+  Tensor mean;     ///< of rows or channels
+  Tensor spread;   ///< rstd of rows, or variance of channels
+  Tensor choice;   ///< where each maximum was
+  Tensor dscale, dshift;  ///< weight gradients that backward_input computes on its way
+  Shape x_shape;
+};
+
+/// A step of a model with explicit halves. It holds settings only (shapes, options), is immutable, and may be
+/// used by several threads for different passes. All floating-point tensors of a pass have one dtype.
+///
+/// `weights` and `gradient` are the layer's flat vectors, cut up as `params` says. x and y are batches:
+/// dimension 0 counts samples.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// Shape of one output sample for an input sample, which it checks.
+  virtual Shape output_shape(const Shape& sample) const = 0;
+
+  /// Names within the layer ("weight"), ascending offsets without gaps; none for a layer without parameters.
+  virtual std::vector<ParamSpec> params() const { return {}; }
+  virtual void initialize(Random&, std::span<float> values) const { (void)values; }
+
+  virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
+
+  /// From dy = d loss / d y, which it takes over and may overwrite, d loss / d x; empty when `wants_dx` is
+  /// false (nobody before it learns). Call once after `forward`.
+  virtual Tensor backward_input(const Pass&, const Tensor& weights, Tensor dy, bool wants_dx,
+                                LayerContext&) const = 0;
+
+  /// Writes or adds the sum over samples of d loss / d weights. Call after `backward_input` of the same
+  /// context, at any later time.
+  virtual void backward_weight(const Pass&, const Tensor& weights, const LayerContext&, ops::Write,
+                               Tensor& gradient) const {
+    (void)weights, (void)gradient;
+  }
+};
+
+/// [n, dims of the sample...].
+Shape batch_shape(int64_t samples, const Shape& sample);
+
+}  // namespace troupe::nn

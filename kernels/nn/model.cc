@@ -1,0 +1,125 @@
+#include <troupe/kernels/nn/model.h>
+
+namespace troupe::nn {
+namespace {
+
+int64_t count_of(const std::vector<ParamSpec>& params) {
+  return params.empty() ? 0 : params.back().offset + params.back().shape.count();
+}
+
+}  // namespace
+
+void ModelContext::begin(Tensor input) {
+  input_ = std::move(input);
+  for (LayerContext& layer : layers_) layer = {};
+  for (Tensor& output : outputs_) output = {};
+  for (Tensor& gradient : gradients_) gradient = {};
+  next_ = 0;
+}
+
+int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
+  const int index = static_cast<int>(nodes_.size());
+  if (input == kPrevious) input = index - 1;
+  TROUPE_CHECK(input < index && skip < index, "node ", index, " reads ", input, " and ", skip);
+  const auto learns = [this](int node) { return wants_gradient(node); };
+  Node node{std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), {}};
+  node.output = node.layer->output_shape(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
+  if (input >= 0) nodes_[static_cast<size_t>(input)].last_use = index;
+  if (skip >= 0) nodes_[static_cast<size_t>(skip)].last_use = index;
+
+  if (auto params = node.layer->params(); !params.empty()) {
+    LayerSpec spec{name, count_of(params), std::move(params)};
+    for (ParamSpec& param : spec.params) param.name = name + "." + param.name;
+    node.spec = static_cast<int>(specs_.size());
+    node.learns = true;
+    specs_.push_back(std::move(spec));
+    spec_nodes_.push_back(static_cast<size_t>(index));
+  }
+  nodes_.push_back(std::move(node));
+  return index;
+}
+
+void Model::initialize(size_t layer, uint64_t seed, std::span<float> values) const {
+  TROUPE_CHECK(layer < specs_.size() && static_cast<int64_t>(values.size()) == specs_[layer].count, "layer ",
+               layer, ", ", values.size(), " values");
+  Random random(derive_seed(seed, "init", layer));
+  nodes_[spec_nodes_[layer]].layer->initialize(random, values);
+}
+
+size_t Model::first_node(size_t layer) const {
+  if (layer == 0) return 0;
+  return layer < specs_.size() ? spec_nodes_[layer] : nodes_.size();
+}
+
+size_t Model::layers_done(const ModelContext& context) const {
+  size_t done = 0;
+  while (done < specs_.size() && first_node(done + 1) <= context.next_) ++done;
+  return done;
+}
+
+void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t first, size_t last,
+                    ModelContext& context) const {
+  TROUPE_CHECK(weights.size() == specs_.size() && last <= specs_.size(), weights.size(), " weights, layers up to ",
+               last, " of ", specs_.size());
+  TROUPE_CHECK(context.next_ == first_node(first), "layer ", first, " begins at node ", first_node(first),
+               ", but the pass is at node ", context.next_);
+  context.layers_.resize(nodes_.size());
+  context.outputs_.resize(nodes_.size());
+  context.gradients_.resize(nodes_.size());
+  while (context.next_ < first_node(last)) run_node(pass, weights, context.next_++, context);
+}
+
+void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index, ModelContext& context) const {
+  const Node& node = nodes_[index];
+  auto& outputs = context.outputs_;
+  LayerContext& layer = context.layers_[index];
+  if (node.skip >= 0) layer.skip = outputs[static_cast<size_t>(node.skip)];
+  const Tensor& x = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
+  const Tensor none;
+  outputs[index] = node.layer->forward(pass, node.spec < 0 ? none : weights[static_cast<size_t>(node.spec)], x, layer);
+  // Memory that no layer kept for its backward half goes to the next one that asks.
+  for (int read : {node.input, node.skip})
+    if (read >= 0 && nodes_[static_cast<size_t>(read)].last_use == static_cast<int>(index))
+      outputs[static_cast<size_t>(read)] = {};
+}
+
+void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor doutput,
+                     const GradientSource::GradientReady& ready, ModelContext& context) const {
+  TROUPE_CHECK(forward_done(context), "backward before the forward pass is complete");
+  context.gradients_.back() = std::move(doutput);
+  for (size_t index = nodes_.size(); index-- > 0;)
+    if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
+}
+
+void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,
+                          const GradientSource::GradientReady& ready, ModelContext& context) const {
+  const Node& node = nodes_[index];
+  LayerContext& layer = context.layers_[index];
+  const bool has_params = node.spec >= 0;
+  const Tensor none;
+  const Tensor& flat = has_params ? weights[static_cast<size_t>(node.spec)] : none;
+  Tensor dx = node.layer->backward_input(pass, flat, std::move(context.gradients_[index]),
+                                         wants_gradient(node.input), layer);
+  if (has_params) {
+    Tensor gradient = Tensor::empty({specs_[static_cast<size_t>(node.spec)].count}, flat.dtype());
+    node.layer->backward_weight(pass, flat, layer, ops::Write::set, gradient);
+    ready(static_cast<size_t>(node.spec), std::move(gradient));
+  }
+  layer = {};
+  if (wants_gradient(node.skip)) {
+    Tensor dskip = Tensor::empty(dx.shape(), dx.dtype());
+    pass.ops.copy(pass.stream, dx, dskip);
+    add_gradient(pass, node.skip, std::move(dskip), context);
+  }
+  if (wants_gradient(node.input)) add_gradient(pass, node.input, std::move(dx), context);
+}
+
+void Model::add_gradient(const Pass& pass, int node, Tensor gradient, ModelContext& context) const {
+  Tensor& sum = context.gradients_[static_cast<size_t>(node)];
+  if (!sum)
+    sum = std::move(gradient);
+  else
+    pass.ops.add(pass.stream, sum, gradient, sum);
+}
+
+}  // namespace troupe::nn

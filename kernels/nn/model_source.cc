@@ -1,0 +1,75 @@
+#include <troupe/kernels/nn/model_source.h>
+
+#include <algorithm>
+
+#include <troupe/kernels/nn/loss.h>
+
+namespace troupe::nn {
+namespace {
+
+// Large enough for efficient kernels, small enough that activations stay within a few training steps' memory.
+constexpr size_t kEvaluationBatch = 250;
+
+void check_fit(const Model& model, const Dataset& data) {
+  TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ", model.input_shape(),
+               ", the data's are ", data.sample_shape());
+  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(), " for ",
+               data.classes(), " classes");
+}
+
+}  // namespace
+
+ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
+                         std::shared_ptr<const Dataset> test, int threads, const ops::Ops& ops)
+    : model_(std::move(model)), train_(std::move(train)), test_(std::move(test)), ops_(ops), stream_({}, threads) {
+  check_fit(*model_, *train_);
+  check_fit(*model_, *test_);
+}
+
+void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) {
+  const auto count = static_cast<int64_t>(samples.size());
+  Tensor inputs = Tensor::empty(batch_shape(count, data.sample_shape()));
+  labels_ = Tensor::empty({count}, DType::i32);
+  data.gather(samples, inputs, labels_);
+  context_.begin(std::move(inputs));
+}
+
+void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
+  if (first == 0) {
+    begin(*train_, batch.samples);
+    begun_ = true;
+  }
+  TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
+  model_->forward({stream_, ops_, true, batch.seed}, weights, first, last, context_);
+}
+
+StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) {
+  if (!begun_ || !model_->forward_done(context_))
+    forward(batch, weights, begun_ ? model_->layers_done(context_) : 0, layers().size());
+  const Pass pass{stream_, ops_, true, batch.seed};
+  Tensor dlogits;
+  const StepStats stats = softmax_cross_entropy(pass, context_.take_output(), labels_, dlogits);
+  model_->backward(pass, weights, std::move(dlogits), ready, context_);
+  begun_ = false;
+  return stats;
+}
+
+StepStats ModelSource::evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) {
+  begun_ = false;
+  const Pass pass{stream_, ops_, false, 0};
+  StepStats total;
+  while (!test_samples.empty()) {
+    const size_t count = std::min(kEvaluationBatch, test_samples.size());
+    begin(*test_, test_samples.first(count));
+    model_->forward(pass, weights, 0, layers().size(), context_);
+    Tensor probabilities;
+    const StepStats stats = softmax_cross_entropy(pass, context_.take_output(), labels_, probabilities);
+    total.loss_sum += stats.loss_sum;
+    total.correct += stats.correct;
+    total.samples += stats.samples;
+    test_samples = test_samples.subspan(count);
+  }
+  return total;
+}
+
+}  // namespace troupe::nn

@@ -1,0 +1,42 @@
+#pragma once
+#include <memory>
+
+#include <troupe/kernels/nn/dataset.h>
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/nn/model.h>
+
+namespace troupe::nn {
+
+/// Gradients of a Troupe model on a data set of labelled samples: what a worker runs unless the caller brings
+/// something else. It keeps memory and compiled kernels from step to step, nothing that changes results.
+class ModelSource final : public GradientSource {
+ public:
+  /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use.
+  /// Model and data sets may be shared with other sources.
+  ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
+              std::shared_ptr<const Dataset> test, int threads = 1, const ops::Ops& ops = ops::cpu_ops());
+
+  const std::vector<LayerSpec>& layers() const override { return model_->layers(); }
+  void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
+    model_->initialize(layer, seed, values);
+  }
+  void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
+  StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
+  StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
+  int64_t train_samples() const override { return train_->size(); }
+  int64_t test_samples() const override { return test_->size(); }
+
+ private:
+  /// Reads the samples and begins a pass over them.
+  void begin(const Dataset& data, std::span<const uint32_t> samples);
+
+  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const Dataset> train_, test_;
+  const ops::Ops& ops_;
+  Stream stream_;
+  ModelContext context_;
+  Tensor labels_;
+  bool begun_ = false;  ///< a step's forward pass has begun and its backward pass has not ended
+};
+
+}  // namespace troupe::nn
