@@ -11,6 +11,8 @@ namespace {
 
 /// Keeps every product of two batch sizes, and of a batch and a worker count, within int64.
 constexpr int64_t kMaxBatch = int64_t{1} << 30;
+/// Keeps the samples of a run (at most 2^32 an epoch) and of its steps within int64.
+constexpr int64_t kMaxEpochs = int64_t{1} << 30;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -43,13 +45,11 @@ Status check_options(const DealerOptions& o) {
   if (sum != o.global_batch)
     return fail(ErrorKind::invalid, cat("the workers' batches ", terms(o.worker_batch), " = ", sum,
                                         " do not add up to train.batch_size = ", o.global_batch));
-  int64_t samples = 0;
-  if (o.epochs <= 0 || __builtin_mul_overflow(o.epochs, o.train_samples, &samples))
-    return fail(ErrorKind::invalid, cat("train.epochs = ", o.epochs, " must be at least 1 (and epochs x ",
-                                        o.train_samples, " samples must fit 63 bits)"));
-  if (o.max_steps < 0 || __builtin_mul_overflow(o.max_steps, o.global_batch, &samples))
-    return fail(ErrorKind::invalid, cat("train.max_steps = ", o.max_steps,
-                                        " must be 0 (no limit) or positive (and steps x batch must fit 63 bits)"));
+  if (o.epochs < 0 || o.epochs > kMaxEpochs || o.max_steps < 0 || o.max_steps > kMaxEpochs)
+    return fail(ErrorKind::invalid, cat("train.epochs = ", o.epochs, " and train.max_steps = ", o.max_steps,
+                                        " must be within 0 .. ", kMaxEpochs));
+  if (o.epochs == 0 && o.max_steps == 0)
+    return fail(ErrorKind::invalid, "train.epochs and train.max_steps are both 0: one of them must end the run");
   return {};
 }
 
@@ -58,9 +58,7 @@ Status check_state(const DealerOptions& o, const DealerState& s) {
     return fail(ErrorKind::invalid,
                 cat("the checkpoint was trained on ", s.train_samples, " samples, the data set has ", o.train_samples,
                     ": its place in the data means nothing here; resume with the data set it was made with"));
-  int64_t samples = 0;
-  bool sound = s.epoch >= 0 && s.begin >= 0 && s.begin <= s.train_samples && s.step >= 0 &&
-               !__builtin_mul_overflow(s.epoch + 1, s.train_samples, &samples);
+  bool sound = s.epoch >= 0 && s.epoch <= kMaxEpochs && s.begin >= 0 && s.begin <= s.train_samples && s.step >= 0;
   for (const SampleRange& r : s.returned)
     sound = sound && r.epoch >= 0 && r.begin >= 0 && r.count > 0 && r.count <= s.train_samples &&
             r.begin <= s.train_samples - r.count &&
@@ -117,6 +115,7 @@ Dealer::Dealer(DealerOptions options, DealerState start)
   batch_end_.resize(slots_.size());
   std::partial_sum(options_.worker_batch.begin(), options_.worker_batch.end(), batch_end_.begin());
   for (Slot& slot : slots_) slot.next = start_.step;
+  if (options_.epochs == 0) options_.epochs = kMaxEpochs;
 
   total_samples_ = options_.epochs * options_.train_samples;
   if (options_.max_steps == 0) return;

@@ -12,8 +12,8 @@ namespace troupe::ps {
 
 struct DealerOptions {
   int64_t train_samples = 0;
-  int64_t epochs = 1;
-  int64_t max_steps = 0;              ///< 0: only `epochs` ends the run; else whichever comes first
+  int64_t epochs = 1;                 ///< 0: only `max_steps` ends the run
+  int64_t max_steps = 0;              ///< 0: only `epochs` ends the run; with both whichever comes first
   int64_t global_batch = 1;           ///< samples of one step of all workers
   std::vector<int64_t> worker_batch;  ///< by slot; its size is the number of workers, its sum the global batch
   bool lockstep = true;               ///< Layout::lockstep()

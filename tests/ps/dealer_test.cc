@@ -148,6 +148,19 @@ BOOST_AUTO_TEST_CASE(MaxStepsEndsAnOnDemandRunAfterThatManyGlobalBatches) {
   BOOST_TEST(samples == 70);
 }
 
+BOOST_AUTO_TEST_CASE(ZeroEpochsTrainUntilMaxSteps) {
+  DealerOptions o = options(10, 0, {20}, true);
+  o.max_steps = 33;
+  Dealer d = make(o);
+  while (const auto deal = d.next(0)) d.completed(0, deal->step);
+  BOOST_TEST(d.samples_dealt() == 330);
+}
+
+BOOST_AUTO_TEST_CASE(ARunThatNothingEndsIsAnError) {
+  const std::string error = error_of(options(10, 0, {5}, true));
+  BOOST_TEST(error.find("both 0") != std::string::npos, error);
+}
+
 BOOST_AUTO_TEST_CASE(ScheduleStepsCountGlobalBatches) {
   Dealer lockstep = make(options(100, 2, {5, 5}, true));
   for (int i = 0; i < 20; ++i) BOOST_TEST(lockstep.next(0)->schedule_step == i);
