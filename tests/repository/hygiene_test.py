@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is committed is small, names nobody's own folders, and says of what kind each TODO is."""
+"""What is committed is small, names nobody's own folders, and says of what kind each to-do is."""
 import re
 import subprocess
 import sys
