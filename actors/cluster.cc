@@ -7,6 +7,7 @@
 #include <troupe/actors/node.h>
 #include <troupe/actors/server.h>
 #include <troupe/actors/worker.h>
+#include <troupe/kernels/collective/thread_group.h>
 #include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
@@ -68,24 +69,15 @@ void fill_defaults(ClusterParts& parts) {
         make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
     parts.all_reducer = [group, executor = parts.executor](ps::WorkerId w) {
       TROUPE_CHECK((*group)[w], "worker ", w, " has left its group");
-      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "collective"));
+      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
     };
   }
-}
-
-bool all_reduces(const ClusterParts& parts) {
-  const auto is = [](const ps::Policy& p) { return p.mode == ps::Mode::all_reduce; };
-  return std::any_of(parts.coordinator.policies.begin(), parts.coordinator.policies.end(), is);
 }
 
 /// Makes the actors of the slots, again after a loss.
 class Workshop {
  public:
-  Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {
-    for (const ps::PolicyChange& change : parts_.coordinator.changes)
-      for (const ps::UpdateRule& rule : change.rules)
-        may_all_reduce_ = may_all_reduce_ || rule.policy.mode == ps::Mode::all_reduce;
-  }
+  Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {}
 
   caf::actor make(const ps::Endpoint& who) {
     if (who.role == ps::Role::server) return caf::actor_cast<caf::actor>(spawn_server(system_, server(who)));
@@ -124,10 +116,8 @@ class Workshop {
     WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, {}, parts_.optimizer, parts_.transport,
                        ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
                        parts_.seed, {}, parts_.retry_interval};
-    if (all_reduces(parts_) || may_all_reduce_) {
-      worker.collective = parts_.executor(who, "collective");
-      worker.all_reducer = parts_.all_reducer(who.index);
-    }
+    worker.make_all_reducer = [make = parts_.all_reducer, who] { return std::shared_ptr(make(who.index)); };
+    worker.make_collective_queue = [make = parts_.executor, who] { return make(who, "collective"); };
     if (parts_.slow_down) worker.slow_down = parts_.slow_down(who.index);
     return worker;
   }
@@ -144,7 +134,6 @@ class Workshop {
 
   caf::actor_system& system_;
   ClusterParts parts_;
-  bool may_all_reduce_ = false;
 };
 
 }  // namespace

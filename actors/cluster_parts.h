@@ -55,7 +55,8 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "collective" or "checkpoint". [a thread of its own each]
+  /// Queues for long work. `use` is "compute", "all_reduce", "collective" or
+  /// "checkpoint". [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
   /// [threads over shared memory]

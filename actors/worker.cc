@@ -1,7 +1,9 @@
 #include <troupe/actors/worker.h>
 
+#include <cmath>
 #include <thread>
 
+#include <troupe/kernels/base/random.h>
 #include <troupe/kernels/ops/ops.h>
 
 // States (WorkerCore's, seen from the mailbox):
@@ -28,6 +30,14 @@ struct RunningStep {
 
 /// Everything the compute executor's tasks need, kept alive by them.
 struct Computer {
+  explicit Computer(const WorkerParts& parts)
+      : source(parts.source),
+        sampler(parts.sampler),
+        seed(parts.seed),
+        worker(parts.options.self.index),
+        slow_down(parts.slow_down),
+        measure_norm(parts.options.clip_norm > 0) {}
+
   std::shared_ptr<GradientSource> source;
   ps::Sampler sampler;
   uint64_t seed;
@@ -65,11 +75,13 @@ struct WorkerState {
   WorkerParts parts;
   std::unique_ptr<ps::WorkerCore> core;
   std::shared_ptr<Computer> computer;
+  std::shared_ptr<Executor> collective;
+  std::shared_ptr<AllReducer> all_reducer;
 
   ~WorkerState() {
     if (parts.transport) parts.transport->detach(parts.options.self);
     // Whoever waits in a collective with us is woken before our threads are joined.
-    if (parts.all_reducer) parts.all_reducer->abort("a worker of the group ended");
+    if (all_reducer) all_reducer->abort("a worker of the group ended");
   }
 };
 
@@ -143,7 +155,8 @@ void run(Self self, const ps::Evaluate& task) {
 }
 
 void run(Self self, const ps::Reduce& task) {
-  self->state.parts.all_reducer->all_reduce(
+  if (!self->state.all_reducer) self->state.all_reducer = self->state.parts.make_all_reducer();
+  self->state.all_reducer->all_reduce(
       task.gradient, [task, report = reporter(self)](Status status, Tensor sum) {
         if (!status) {
           report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
@@ -157,7 +170,8 @@ void run(Self self, const ps::Reduce& task) {
 }
 
 void run(Self self, const ps::ApplyLocal& task) {
-  submit(self, *self->state.parts.collective,
+  if (!self->state.collective) self->state.collective = self->state.parts.make_collective_queue();
+  submit(self, *self->state.collective,
          [optimizer = self->state.parts.optimizer, task,
           segments = self->state.core->segments(task.layer)](const Report& report) mutable {
            ps::SliceState local = task.local;
@@ -211,9 +225,7 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
   self->state.parts = std::move(*given);
   WorkerParts& parts = self->state.parts;
   self->state.core = std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers());
-  self->state.computer = std::shared_ptr<Computer>(new Computer{
-      parts.source, parts.sampler, parts.seed, parts.options.self.index, parts.slow_down, parts.options.clip_norm > 0,
-      {}, {}, Clock::now()});
+  self->state.computer = std::make_shared<Computer>(parts);
   end_on_exception(self);
   attach(self, parts.options.self, *parts.transport);
   tick_every(self, parts.retry_interval);

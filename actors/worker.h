@@ -14,11 +14,12 @@ struct WorkerParts {
   ps::WorkerOptions options;
   std::shared_ptr<GradientSource> source;       ///< used by `compute` alone
   std::shared_ptr<Executor> compute;
-  std::shared_ptr<Executor> collective;         ///< applies what was reduced
-  std::shared_ptr<AllReducer> all_reducer;      ///< may be null where no layer is all_reduced
+  /// Made when the first all_reduce layer comes: the all-reduce, and the queue that applies its sums.
+  std::function<std::shared_ptr<AllReducer>()> make_all_reducer;
+  std::function<std::shared_ptr<Executor>()> make_collective_queue;
   std::shared_ptr<const ps::Optimizer> optimizer;
   std::shared_ptr<ps::Transport> transport;
-  ps::Sampler sampler;
+  ps::Sampler sampler{1, 0};
   uint64_t seed = 1;
   SlowDown slow_down;
   std::chrono::milliseconds retry_interval{0};  ///< 0: never
