@@ -1,6 +1,7 @@
 #include <troupe/ps/config/checks.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include <troupe/ps/config/setting.h>
 
@@ -32,6 +33,15 @@ struct Checker {
   void idle_unless(bool useful, const char* key, const char* other) {
     if (!useful && sources.given(key))
       warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+  }
+
+  void name() {
+    const bool plain = std::all_of(c.run.name.begin(), c.run.name.end(), [](unsigned char x) {
+      return std::isalnum(x) || x == '-' || x == '_' || x == '.';
+    });
+    if (!plain || c.run.name.empty() || c.run.name[0] == '.' || c.run.name.size() > 100)
+      problem(term("run.name"),
+              ": names a folder: use up to 100 letters, digits, '-', '_' and '.', not '.' first");
   }
 
   void batch() {
@@ -161,6 +171,7 @@ struct Checker {
 void check_config(const RunConfig& config, const Sources& sources, std::vector<std::string>& problems,
                   std::vector<std::string>& warnings) {
   Checker checker{config, sources, problems, warnings};
+  checker.name();
   checker.length();
   checker.batch();
   checker.model();

@@ -1,7 +1,5 @@
 #include <troupe/ps/config/run_config.h>
 
-#include <algorithm>
-
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
@@ -10,13 +8,6 @@ std::vector<int64_t> worker_batches(const RunConfig& config) {
   std::vector<int64_t> shares(static_cast<size_t>(workers), batch / workers);
   for (int64_t i = 0; i < batch % workers; ++i) ++shares[static_cast<size_t>(i)];
   return shares;
-}
-
-int64_t total_steps(const RunConfig& config, int64_t train_samples) {
-  const int64_t batch = config.train.batch_size;
-  const int64_t by_epochs = config.train.epochs * ((train_samples + batch - 1) / batch);
-  if (config.train.epochs == 0) return config.train.max_steps;
-  return config.train.max_steps == 0 ? by_epochs : std::min(by_epochs, config.train.max_steps);
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {

@@ -111,10 +111,6 @@ struct RunConfig {
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
 
-/// Steps of the whole run: train.epochs passes over `train_samples` (an epoch's last step takes what is
-/// left), or train.max_steps if that comes first.
-int64_t total_steps(const RunConfig& config, int64_t train_samples);
-
 /// `[optimizer]` with `total_steps` filled in from the run where the file leaves it at 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);
 

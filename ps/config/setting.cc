@@ -97,11 +97,15 @@ bool in_range(const Setting& s, double x) {
   return std::isfinite(x) && x >= s.least && (s.below_most ? x < s.most : x <= s.most);
 }
 
+std::string allowed_text(const Setting& setting) {
+  const std::string range = range_text(setting);
+  return range.empty() ? "finite" : range;
+}
+
 template <class T>
 Status store_number(const Setting& setting, const RawValue& value, T number, T& target) {
   if (!in_range(setting, static_cast<double>(number))) {
-    const std::string range = range_text(setting);
-    return refuse(setting, value, range.empty() ? "must be finite" : "must be " + range);
+    return refuse(setting, value, "must be " + allowed_text(setting));
   }
   target = number;
   return {};
@@ -112,7 +116,7 @@ Status store_list(const Setting& setting, const RawValue& value, std::vector<T> 
                   std::vector<T>& target) {
   for (const T x : list)
     if (!in_range(setting, static_cast<double>(x)))
-      return refuse(setting, value, cat("every entry must be ", range_text(setting), ", ", x, " is not"));
+      return refuse(setting, value, cat("every entry must be ", allowed_text(setting), ", ", x, " is not"));
   target = std::move(list);
   return {};
 }
