@@ -21,9 +21,7 @@ void Histogram::add(const Histogram& other) {
     if (other.counts_[value] > 0) add(static_cast<int64_t>(value), other.counts_[value]);
 }
 
-int64_t Histogram::total() const {
-  return std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
-}
+int64_t Histogram::total() const { return std::accumulate(counts_.begin(), counts_.end(), int64_t{0}); }
 
 int64_t Histogram::percentile(double share) const {
   const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(total())));

@@ -11,8 +11,7 @@ class Histogram {
  public:
   explicit Histogram(size_t bins = 64) : bins_(bins) {}
   /// Counts made elsewhere, with the same meaning (LayerCounters).
-  explicit Histogram(std::span<const int64_t> counts)
-      : bins_(counts.size()), counts_(counts.begin(), counts.end()) {}
+  explicit Histogram(std::span<const int64_t> counts) : bins_(counts.size()), counts_(counts.begin(), counts.end()) {}
 
   void add(int64_t value, int64_t times = 1);
   void add(const Histogram& other);

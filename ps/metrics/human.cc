@@ -50,13 +50,9 @@ std::string human_duration(double seconds) {
   return print("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
 }
 
-std::string human_share(double share) {
-  return std::isfinite(share) ? print("%.1f %%", share * 100) : "-";
-}
+std::string human_share(double share) { return std::isfinite(share) ? print("%.1f %%", share * 100) : "-"; }
 
-std::string fixed(double value, int digits) {
-  return std::isfinite(value) ? print("%.*f", digits, value) : "-";
-}
+std::string fixed(double value, int digits) { return std::isfinite(value) ? print("%.*f", digits, value) : "-"; }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;

@@ -50,8 +50,6 @@ bool LineFile::append(std::string_view line) {
   return false;
 }
 
-bool LineFile::empty() const {
-  return size_of(descriptor_) == 0;
-}
+bool LineFile::empty() const { return size_of(descriptor_) == 0; }
 
 }  // namespace troupe::ps

@@ -9,12 +9,9 @@ namespace {
 
 const char* name_of(LogLevel level) {
   switch (level) {
-    case LogLevel::info:
-      return "info";
-    case LogLevel::warning:
-      return "warning";
-    case LogLevel::error:
-      return "error";
+    case LogLevel::info: return "info";
+    case LogLevel::warning: return "warning";
+    case LogLevel::error: return "error";
   }
   return "?";
 }

@@ -12,9 +12,7 @@ namespace {
 /// Not there: an empty cell, null.
 using Cell = std::variant<std::monostate, int64_t, double>;
 
-Cell cell(const std::optional<double>& value) {
-  return value ? Cell(*value) : Cell();
-}
+Cell cell(const std::optional<double>& value) { return value ? Cell(*value) : Cell(); }
 
 /// The columns of both files, in their order.
 std::vector<std::pair<const char*, Cell>> cells(const MetricsRow& r) {
@@ -43,8 +41,7 @@ nlohmann::ordered_json json_of(const Cell& cell) {
 
 std::string csv_of(const Cell& cell) {
   if (std::holds_alternative<std::monostate>(cell)) return "";
-  if (const auto* d = std::get_if<double>(&cell); d && !std::isfinite(*d))
-    return std::isnan(*d) ? "nan" : "inf";
+  if (const auto* d = std::get_if<double>(&cell); d && !std::isfinite(*d)) return std::isnan(*d) ? "nan" : "inf";
   return json_of(cell).dump();
 }
 
@@ -81,8 +78,6 @@ void MetricsWriter::write(const MetricsRow& row) {
   if (jsonl_) jsonl_->append(object.dump());
 }
 
-int64_t MetricsWriter::failures() const {
-  return (csv_ ? csv_->failures() : 0) + (jsonl_ ? jsonl_->failures() : 0);
-}
+int64_t MetricsWriter::failures() const { return (csv_ ? csv_->failures() : 0) + (jsonl_ ? jsonl_->failures() : 0); }
 
 }  // namespace troupe::ps

@@ -20,7 +20,7 @@ struct MetricsRow {
   double samples_per_second = 0;
   double learning_rate = 0;
   int64_t staleness_p50 = 0, staleness_p95 = 0, staleness_max = 0;  ///< steps
-  double wait_share = 0;  ///< of the workers' time, waiting for weights
+  double wait_share = 0;                                            ///< of the workers' time, waiting for weights
 };
 
 /// metrics.csv and metrics.jsonl: a row is one line in each, on disk when `write` returns. A full disk costs

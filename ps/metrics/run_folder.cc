@@ -49,15 +49,13 @@ Result<RunFolder> RunFolder::create_under(const std::string& parent, const std::
 Result<RunFolder> RunFolder::create_at(const std::string& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error))
-    return fail(ErrorKind::invalid,
-                path + ": is a file, not a folder for a run; name another with --run-dir");
+    return fail(ErrorKind::invalid, path + ": is a file, not a folder for a run; name another with --run-dir");
   fs::create_directories(path, error);
   if (error) return refuse(path, "cannot create the run's folder", error);
   if (!fs::is_empty(path, error))
-    return fail(ErrorKind::invalid,
-                path +
-                    ": the folder is not empty, and a run would write over what is in it; name "
-                    "another with --run-dir, or go on with its run by --resume");
+    return fail(ErrorKind::invalid, path +
+                                        ": the folder is not empty, and a run would write over what is in it; name "
+                                        "another with --run-dir, or go on with its run by --resume");
   return prepare(path);
 }
 

@@ -17,8 +17,7 @@ class RunFolder {
  public:
   /// `parent`/NAME-STAMP, with -2, -3, ... behind it where that is taken; `stamp` is the time
   /// ("20261130-112906").
-  static Result<RunFolder> create_under(const std::string& parent, const std::string& name,
-                                        const std::string& stamp);
+  static Result<RunFolder> create_under(const std::string& parent, const std::string& name, const std::string& stamp);
   /// Exactly `path`, which must not exist or be empty.
   static Result<RunFolder> create_at(const std::string& path);
   /// A run that is there already, to go on with.

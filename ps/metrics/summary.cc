@@ -69,8 +69,7 @@ std::string traffic_table(const std::vector<LayerSummary>& layers) {
 std::string worker_table(const std::vector<WorkerSummary>& workers) {
   Rows rows = {{"worker", "steps", "samples", "compute", "waiting"}};
   for (const WorkerSummary& w : workers)
-    rows.push_back({std::to_string(w.worker), human_count(w.steps), human_count(w.samples),
-                    human_duration(w.compute_s),
+    rows.push_back({std::to_string(w.worker), human_count(w.steps), human_count(w.samples), human_duration(w.compute_s),
                     w.compute_s + w.wait_s > 0 ? human_share(w.wait_s / (w.compute_s + w.wait_s)) : "-"});
   return text_table(rows);
 }

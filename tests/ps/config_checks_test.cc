@@ -23,17 +23,15 @@ std::string warning_of(const std::string& text) {
 BOOST_AUTO_TEST_SUITE(config_checks)
 
 BOOST_AUTO_TEST_CASE(ARunsNameStaysInsideItsFolder) {
-  BOOST_TEST(
-      error_of("run.name = \"../x\"") ==
-      "run.name = \"../x\" (x.toml:1): names a folder: use up to 100 letters, digits, '-', '_' and '.', not "
-      "'.' first");
+  BOOST_TEST(error_of("run.name = \"../x\"") ==
+             "run.name = \"../x\" (x.toml:1): names a folder: use up to 100 letters, digits, '-', '_' and '.', not "
+             "'.' first");
 }
 
 BOOST_AUTO_TEST_CASE(SharesMustAddUpToTheBatch) {
-  BOOST_TEST(
-      error_of("train.batch_size = 64\nparallel.worker_batch = [32, 16]") ==
-      "parallel.worker_batch = [32, 16] (x.toml:2) adds up to 48, but train.batch_size = 64 (x.toml:1): "
-      "change one of them, or leave train.batch_size out");
+  BOOST_TEST(error_of("train.batch_size = 64\nparallel.worker_batch = [32, 16]") ==
+             "parallel.worker_batch = [32, 16] (x.toml:2) adds up to 48, but train.batch_size = 64 (x.toml:1): "
+             "change one of them, or leave train.batch_size out");
 }
 
 BOOST_AUTO_TEST_CASE(ThereIsOneShareAWorker) {
@@ -44,16 +42,14 @@ BOOST_AUTO_TEST_CASE(ThereIsOneShareAWorker) {
 }
 
 BOOST_AUTO_TEST_CASE(EveryWorkerGetsASample) {
-  BOOST_TEST(
-      error_of("train.batch_size = 2\nparallel.workers = 3") ==
-      "train.batch_size = 2 (x.toml:1) leaves some of the workers without a sample, parallel.workers = 3 "
-      "(x.toml:2): use a batch of at least 3 or fewer workers");
+  BOOST_TEST(error_of("train.batch_size = 2\nparallel.workers = 3") ==
+             "train.batch_size = 2 (x.toml:1) leaves some of the workers without a sample, parallel.workers = 3 "
+             "(x.toml:2): use a batch of at least 3 or fewer workers");
 }
 
 BOOST_AUTO_TEST_CASE(ARunHasAnEnd) {
-  BOOST_TEST(
-      error_of("train.epochs = 0") ==
-      "train.epochs = 0 (x.toml:1) and train.max_steps = 0 (default) leave nothing to do: set one of them");
+  BOOST_TEST(error_of("train.epochs = 0") ==
+             "train.epochs = 0 (x.toml:1) and train.max_steps = 0 (default) leave nothing to do: set one of them");
 }
 
 BOOST_AUTO_TEST_CASE(MomentumWithAdamHasNoEffect) {
@@ -62,17 +58,15 @@ BOOST_AUTO_TEST_CASE(MomentumWithAdamHasNoEffect) {
 }
 
 BOOST_AUTO_TEST_CASE(NesterovNeedsMomentum) {
-  BOOST_TEST(
-      error_of("optimizer.nesterov = true") ==
-      "optimizer.nesterov = true (x.toml:1) looks ahead along a momentum, but optimizer.momentum = 0.0 "
-      "(default)");
+  BOOST_TEST(error_of("optimizer.nesterov = true") ==
+             "optimizer.nesterov = true (x.toml:1) looks ahead along a momentum, but optimizer.momentum = 0.0 "
+             "(default)");
 }
 
 BOOST_AUTO_TEST_CASE(AStepScheduleNeedsItsSteps) {
-  BOOST_TEST(
-      error_of("optimizer.schedule = \"step\"") ==
-      "optimizer.schedule = \"step\" (x.toml:1) needs optimizer.step_size, the steps between two changes; "
-      "optimizer.step_size = 0 (default)");
+  BOOST_TEST(error_of("optimizer.schedule = \"step\"") ==
+             "optimizer.schedule = \"step\" (x.toml:1) needs optimizer.step_size, the steps between two changes; "
+             "optimizer.step_size = 0 (default)");
 }
 
 BOOST_AUTO_TEST_CASE(CosineTakesItsLengthFromTheRun) {
@@ -82,10 +76,9 @@ BOOST_AUTO_TEST_CASE(CosineTakesItsLengthFromTheRun) {
 }
 
 BOOST_AUTO_TEST_CASE(SspNeedsItsBound) {
-  BOOST_TEST(
-      error_of("[[update]]\nlayers = \"fc1\"\nmode = \"ssp\"") ==
-      "[[update]] table 1 (x.toml:2): mode ssp needs staleness, the steps by which a read may lag, as in "
-      "staleness = 2");
+  BOOST_TEST(error_of("[[update]]\nlayers = \"fc1\"\nmode = \"ssp\"") ==
+             "[[update]] table 1 (x.toml:2): mode ssp needs staleness, the steps by which a read may lag, as in "
+             "staleness = 2");
 }
 
 BOOST_AUTO_TEST_CASE(AnUnreachableRuleIsRefused) {
@@ -100,17 +93,15 @@ BOOST_AUTO_TEST_CASE(ABoundOutsideSspHasNoEffect) {
 }
 
 BOOST_AUTO_TEST_CASE(TheSlowWorkerIsOneOfThem) {
-  BOOST_TEST(
-      error_of("debug.slow_worker = 2\nparallel.workers = 2\ndebug.slow_ms = 5") ==
-      "debug.slow_worker = 2 (x.toml:1) is not one of the workers, which count from 0; parallel.workers = 2 "
-      "(x.toml:2)");
+  BOOST_TEST(error_of("debug.slow_worker = 2\nparallel.workers = 2\ndebug.slow_ms = 5") ==
+             "debug.slow_worker = 2 (x.toml:1) is not one of the workers, which count from 0; parallel.workers = 2 "
+             "(x.toml:2)");
 }
 
 BOOST_AUTO_TEST_CASE(AConvolutionalNetNeedsChannels) {
-  BOOST_TEST(
-      error_of("model.kind = \"cnn\"") ==
-      "model.kind = \"cnn\" (x.toml:1) needs model.channels, as in channels = [32, 64]; model.channels = [] "
-      "(default)");
+  BOOST_TEST(error_of("model.kind = \"cnn\"") ==
+             "model.kind = \"cnn\" (x.toml:1) needs model.channels, as in channels = [32, 64]; model.channels = [] "
+             "(default)");
 }
 
 BOOST_AUTO_TEST_CASE(MoreWorkersThanSamplesAreRefused) {

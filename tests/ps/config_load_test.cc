@@ -83,9 +83,8 @@ mode = "all_reduce"
 BOOST_AUTO_TEST_CASE(ModeNamesFollowTheEnum) {
   const auto& choices = find_setting("update.mode")->choices;
   for (size_t i = 0; i < choices.size(); ++i)
-    BOOST_TEST((config_of("", {std::string("update.mode=") + choices[i], "update.staleness=1"})
-                    .update[0]
-                    .policy.mode == static_cast<Mode>(i)),
+    BOOST_TEST((config_of("", {std::string("update.mode=") + choices[i], "update.staleness=1"}).update[0].policy.mode ==
+                static_cast<Mode>(i)),
                choices[i]);
 }
 
@@ -117,8 +116,7 @@ BOOST_AUTO_TEST_CASE(AListOnTheCommandLineNeedsNoBrackets) {
 }
 
 BOOST_AUTO_TEST_CASE(OneModeOnTheCommandLineReplacesAllRules) {
-  const RunConfig config =
-      config_of("[[update]]\nlayers=\"a\"\n[[update]]\nlayers=\"b\"\n", {"update=async"});
+  const RunConfig config = config_of("[[update]]\nlayers=\"a\"\n[[update]]\nlayers=\"b\"\n", {"update=async"});
   BOOST_REQUIRE(config.update.size() == 1u);
   BOOST_TEST(config.update[0].layers == "*");
   BOOST_TEST((config.update[0].policy.mode == Mode::async));
@@ -172,8 +170,7 @@ BOOST_AUTO_TEST_CASE(ResolvedLinesSayWhereTheirValueComesFrom) {
 // ----------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AMisspelledKeyIsNamedWithItsNearest) {
-  BOOST_TEST(error_of("[train]\nepoch = 3\n") ==
-             "x.toml:2:1: unknown key train.epoch; did you mean train.epochs?");
+  BOOST_TEST(error_of("[train]\nepoch = 3\n") == "x.toml:2:1: unknown key train.epoch; did you mean train.epochs?");
 }
 
 BOOST_AUTO_TEST_CASE(AKeyInTheWrongTableIsFound) {
@@ -181,25 +178,21 @@ BOOST_AUTO_TEST_CASE(AKeyInTheWrongTableIsFound) {
 }
 
 BOOST_AUTO_TEST_CASE(AMisspelledTableIsNamedOnce) {
-  BOOST_TEST(error_of("[trian]\nepochs = 3\nseed = 1\n") ==
-             "x.toml:1:2: unknown table [trian]; did you mean [train]?");
+  BOOST_TEST(error_of("[trian]\nepochs = 3\nseed = 1\n") == "x.toml:1:2: unknown table [trian]; did you mean [train]?");
 }
 
 BOOST_AUTO_TEST_CASE(ASingleUpdateTableIsExplained) {
-  BOOST_TEST(error_of("[update]\nmode = \"sync\"\n") ==
-             "x.toml:1:2: [update] is a list of tables: write [[update]]");
+  BOOST_TEST(error_of("[update]\nmode = \"sync\"\n") == "x.toml:1:2: [update] is a list of tables: write [[update]]");
 }
 
 BOOST_AUTO_TEST_CASE(AWrongTypeIsNamedWithItsPlace) {
   BOOST_TEST(error_of("[train]\nepochs = \"five\"\n") ==
              "x.toml:2:10: train.epochs = \"five\": takes an integer, not a text");
-  BOOST_TEST(error_of("train.epochs = 1.5") ==
-             "x.toml:1:16: train.epochs = 1.5: takes an integer, not a number");
+  BOOST_TEST(error_of("train.epochs = 1.5") == "x.toml:1:16: train.epochs = 1.5: takes an integer, not a number");
 }
 
 BOOST_AUTO_TEST_CASE(AValueOutOfRangeIsNamedWithItsRange) {
-  BOOST_TEST(error_of("parallel.workers = 0") ==
-             "x.toml:1:20: parallel.workers = 0: must be from 1 to 65536");
+  BOOST_TEST(error_of("parallel.workers = 0") == "x.toml:1:20: parallel.workers = 0: must be from 1 to 65536");
   BOOST_TEST(error_of("optimizer.momentum = 1.0") ==
              "x.toml:1:22: optimizer.momentum = 1.0: must be at least 0 and below 1");
   BOOST_TEST(error_of("model.hidden = [8, 0]") ==
@@ -207,8 +200,7 @@ BOOST_AUTO_TEST_CASE(AValueOutOfRangeIsNamedWithItsRange) {
 }
 
 BOOST_AUTO_TEST_CASE(InfinityIsNoNumberToTrainWith) {
-  BOOST_TEST(error_of("data.mean = inf") ==
-             "x.toml:1:13: data.mean = inf: every entry must be finite, inf is not");
+  BOOST_TEST(error_of("data.mean = inf") == "x.toml:1:13: data.mean = inf: every entry must be finite, inf is not");
   BOOST_TEST(error_of("optimizer.learning_rate = nan") ==
              "x.toml:1:27: optimizer.learning_rate = nan: must be 0 or more");
 }
@@ -248,9 +240,8 @@ BOOST_AUTO_TEST_CASE(AnOverrideWithoutValueIsExplained) {
 }
 
 BOOST_AUTO_TEST_CASE(AMisspelledVariableIsNamedWithItsNearest) {
-  BOOST_TEST(
-      error_of("", {}, {{"TROUPE_TRAIN__EPOCH", "3"}}) ==
-      "environment (TROUPE_TRAIN__EPOCH): unknown key train.epoch; did you mean TROUPE_TRAIN__EPOCHS?");
+  BOOST_TEST(error_of("", {}, {{"TROUPE_TRAIN__EPOCH", "3"}}) ==
+             "environment (TROUPE_TRAIN__EPOCH): unknown key train.epoch; did you mean TROUPE_TRAIN__EPOCHS?");
   BOOST_TEST(error_of("", {}, {{"TROUPE_TRAIN_EPOCHS", "3"}}) ==
              "environment (TROUPE_TRAIN_EPOCHS): unknown; did you mean TROUPE_TRAIN__EPOCHS?");
 }
@@ -269,8 +260,7 @@ BOOST_AUTO_TEST_CASE(SspOnTheCommandLineNeedsItsBound) {
 BOOST_AUTO_TEST_CASE(AMissingFileIsNamed) {
   const auto loaded = load_config_file("/nowhere/x.toml");
   BOOST_REQUIRE(!loaded.has_value());
-  BOOST_TEST(loaded.error().message ==
-             "/nowhere/x.toml: cannot read the config file: No such file or directory");
+  BOOST_TEST(loaded.error().message == "/nowhere/x.toml: cannot read the config file: No such file or directory");
 }
 
 BOOST_AUTO_TEST_CASE(AFolderIsNoConfig) {

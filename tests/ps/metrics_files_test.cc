@@ -41,11 +41,10 @@ BOOST_AUTO_TEST_CASE(ARowIsOneLineInBothFiles) {
   auto writer = MetricsWriter::open(folder / "m.csv", folder / "m.jsonl");
   BOOST_REQUIRE(writer.has_value());
   writer->write(row_of_step(10));
-  BOOST_TEST(
-      folder.read("m.csv") ==
-      "time_s,step,epoch,loss,accuracy,test_loss,test_accuracy,samples,samples_per_second,learning_rate,"
-      "staleness_p50,staleness_p95,staleness_max,wait_share\n"
-      "0.5,10,1,0.25,,,,1280,2560.0,0.05,0,0,2,0.125\n");
+  BOOST_TEST(folder.read("m.csv") ==
+             "time_s,step,epoch,loss,accuracy,test_loss,test_accuracy,samples,samples_per_second,learning_rate,"
+             "staleness_p50,staleness_p95,staleness_max,wait_share\n"
+             "0.5,10,1,0.25,,,,1280,2560.0,0.05,0,0,2,0.125\n");
   BOOST_TEST(folder.read("m.jsonl") ==
              "{\"time_s\":0.5,\"step\":10,\"epoch\":1,\"loss\":0.25,\"accuracy\":null,\"test_loss\":null,"
              "\"test_accuracy\":null,\"samples\":1280,\"samples_per_second\":2560.0,\"learning_rate\":0.05,"
@@ -97,8 +96,7 @@ BOOST_AUTO_TEST_CASE(LinesOfSeveralThreadsDoNotMix) {
   const std::string start = "1970-01-01 00:00:00.000 info ";
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count)
-    BOOST_TEST((line == start + "a: " + std::string(50, 'a') || line == start + "b: " + std::string(50, 'b')),
-               line);
+    BOOST_TEST((line == start + "a: " + std::string(50, 'a') || line == start + "b: " + std::string(50, 'b')), line);
   BOOST_TEST(count == 400);
 }
 
@@ -140,8 +138,7 @@ BOOST_AUTO_TEST_CASE(AFolderWithoutAConfigIsNoRunToResume) {
   const TempFolder folder;
   const auto opened = RunFolder::open(folder.path());
   BOOST_REQUIRE(!opened.has_value());
-  BOOST_TEST(opened.error().message ==
-             folder.path() + ": is not a run's folder: it has no config.resolved.toml");
+  BOOST_TEST(opened.error().message == folder.path() + ": is not a run's folder: it has no config.resolved.toml");
 }
 
 BOOST_AUTO_TEST_CASE(ARunIsOpenedAgain) {
