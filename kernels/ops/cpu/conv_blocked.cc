@@ -176,7 +176,10 @@ class OneDnn final : public StreamState {
       if (port.relay) port.relay.execute(queue_, {{DNNL_ARG_FROM, given}, {DNNL_ARG_TO, args[port.arg]}});
     }
     auto output = to.begin();
-    for (const Port& port : plan.outputs) args[port.arg] = port.relay ? inner(port) : outer(port, *output++);
+    for (const Port& port : plan.outputs) {
+      float* const wanted = *output++;
+      args[port.arg] = port.relay ? inner(port) : outer(port, wanted);
+    }
     args[DNNL_ARG_SCRATCHPAD] = memory(plan.workspace, engine_, scratch + plan.scratch_bytes);
     plan.primitive.execute(queue_, args);
     output = to.begin();
