@@ -53,30 +53,31 @@ void larger_of_pairs(int64_t n, const T* x, T* larger, T* right) {
   }
 }
 
-// The pool of nearly every network, 2 x 2 windows side by side, in two steps that vectorise even when a row
-// is short: pairs of the whole plane, then pairs of rows.
+// The pool of nearly every network, 2 x 2 windows side by side, in steps that vectorise though rows are
+// short: pairs of the whole plane, pairs of rows, and the narrowing of places to bytes for the whole plane
+// again.
 template <class T>
 void max_halves(const Plane& s, const T* x, T* y, uint8_t* choice) {
-  const int64_t ow = s.ow;  // not read through `s`, which for all the compiler knows `choice` overwrites
-  std::vector<T> pairs(static_cast<size_t>(2 * s.h * ow));
-  T *larger = pairs.data(), *right = larger + s.h * ow;
+  const int64_t ow = s.ow, places = s.oh * ow;
+  std::vector<T> memory(static_cast<size_t>(2 * s.h * ow + places));
+  T *larger = memory.data(), *right = larger + s.h * ow, *place = right + s.h * ow;
   if (s.w % 2 == 0)
     larger_of_pairs(s.h * ow, x, larger, right);
   else
     for (int64_t row = 0; row < s.h; ++row)
       larger_of_pairs(ow, x + row * s.w, larger + row * ow, right + row * ow);
   for (int64_t i = 0; i < s.oh; ++i) {
-    const T *above = larger + 2 * i * ow, *below = above + ow, *above_right = right + 2 * i * ow,
-            *below_right = above_right + ow;
-    T* to = y + i * ow;
-    uint8_t* place = choice + i * ow;
+    const T *above = larger + 2 * i * ow, *below = above + ow;
+    const T *above_right = right + 2 * i * ow, *below_right = above_right + ow;
 #pragma GCC ivdep
     for (int64_t j = 0; j < ow; ++j) {
       const bool wins = beats(below[j], above[j]);
-      to[j] = wins ? below[j] : above[j];
-      place[j] = static_cast<uint8_t>(static_cast<int32_t>(wins ? below_right[j] + T{2} : above_right[j]));
+      y[i * ow + j] = wins ? below[j] : above[j];
+      place[i * ow + j] = wins ? below_right[j] + T{2} : above_right[j];
     }
   }
+#pragma GCC ivdep
+  for (int64_t k = 0; k < places; ++k) choice[k] = static_cast<uint8_t>(static_cast<int32_t>(place[k]));
 }
 
 template <class T>
