@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include <troupe/kernels/ops/cpu/families.h>
 #include <troupe/kernels/ops/cpu/sums.h>
@@ -35,28 +36,48 @@ void each_plane(const Stream& stream, const Shape& x, Body body) {
   });
 }
 
-// The pool of nearly every network, 2 x 2 windows side by side, in a form that vectorises.
+// `b` takes the place of `a` when it is larger, or NaN and `a` is not.
+template <class T>
+bool beats(T b, T a) {
+  return !(b <= a) & (a == a);
+}
+
+// The larger of each of n pairs of neighbours, and 1 where it is the right one (0 where not).
+template <class T>
+void larger_of_pairs(int64_t n, const T* x, T* larger, T* right) {
+  for (int64_t p = 0; p < n; ++p) {
+    const T a = x[2 * p], b = x[2 * p + 1];
+    const bool wins = beats(b, a);
+    larger[p] = wins ? b : a;
+    right[p] = wins ? T{1} : T{0};
+  }
+}
+
+// The pool of nearly every network, 2 x 2 windows side by side, in steps that vectorise though rows are
+// short: pairs of the whole plane, pairs of rows, and the narrowing of places to bytes for the whole plane
+// again.
 template <class T>
 void max_halves(const Plane& s, const T* x, T* y, uint8_t* choice) {
+  const int64_t ow = s.ow, places = s.oh * ow;
+  std::vector<T> memory(static_cast<size_t>(2 * s.h * ow + places));
+  T *larger = memory.data(), *right = larger + s.h * ow, *place = right + s.h * ow;
+  if (s.w % 2 == 0)
+    larger_of_pairs(s.h * ow, x, larger, right);
+  else
+    for (int64_t row = 0; row < s.h; ++row)
+      larger_of_pairs(ow, x + row * s.w, larger + row * ow, right + row * ow);
   for (int64_t i = 0; i < s.oh; ++i) {
-    const T *above = x + 2 * i * s.w, *below = above + s.w;
-    T* to = y + i * s.ow;
-    uint8_t* place = choice + i * s.ow;
+    const T *above = larger + 2 * i * ow, *below = above + ow;
+    const T *above_right = right + 2 * i * ow, *below_right = above_right + ow;
 #pragma GCC ivdep
-    for (int64_t j = 0; j < s.ow; ++j) {
-      const T a = above[2 * j], b = above[2 * j + 1], c = below[2 * j], d = below[2 * j + 1];
-      T best = a;
-      int32_t at = 0;
-      const bool b_wins = (b > best) | ((b != b) & (best == best));
-      best = b_wins ? b : best, at = b_wins ? 1 : at;
-      const bool c_wins = (c > best) | ((c != c) & (best == best));
-      best = c_wins ? c : best, at = c_wins ? 2 : at;
-      const bool d_wins = (d > best) | ((d != d) & (best == best));
-      best = d_wins ? d : best, at = d_wins ? 3 : at;
-      to[j] = best;
-      place[j] = static_cast<uint8_t>(at);
+    for (int64_t j = 0; j < ow; ++j) {
+      const bool wins = beats(below[j], above[j]);
+      y[i * ow + j] = wins ? below[j] : above[j];
+      place[i * ow + j] = wins ? below_right[j] + T{2} : above_right[j];
     }
   }
+#pragma GCC ivdep
+  for (int64_t k = 0; k < places; ++k) choice[k] = static_cast<uint8_t>(static_cast<int32_t>(place[k]));
 }
 
 template <class T>
@@ -67,7 +88,7 @@ void max_windows(const Plane& s, const T* x, T* y, uint8_t* choice) {
       int64_t at = -1;
       s.window(i, j, [&](int64_t pixel, int64_t place) {
         const T v = x[pixel];
-        if (at < 0 || v > best || (v != v && best == best)) best = v, at = place;
+        if (at < 0 || beats(v, best)) best = v, at = place;
       });
       y[i * s.ow + j] = best;
       choice[i * s.ow + j] = static_cast<uint8_t>(at);
@@ -76,21 +97,12 @@ void max_windows(const Plane& s, const T* x, T* y, uint8_t* choice) {
 
 template <class T>
 void max_halves_gradient(const Plane& s, const T* dy, const uint8_t* choice, T* dx) {
-  for (int64_t i = 0; i < s.oh; ++i) {
-    T *above = dx + 2 * i * s.w, *below = above + s.w;
-    const T* d = dy + i * s.ow;
-    const uint8_t* place = choice + i * s.ow;
-#pragma GCC ivdep
+  std::fill(dx, dx + s.h * s.w, T{0});
+  for (int64_t i = 0; i < s.oh; ++i)
     for (int64_t j = 0; j < s.ow; ++j) {
-      const int32_t at = place[j];
-      above[2 * j] = at == 0 ? d[j] : T{0};
-      above[2 * j + 1] = at == 1 ? d[j] : T{0};
-      below[2 * j] = at == 2 ? d[j] : T{0};
-      below[2 * j + 1] = at == 3 ? d[j] : T{0};
+      const int64_t at = choice[i * s.ow + j];
+      dx[(2 * i + (at >> 1)) * s.w + 2 * j + (at & 1)] = dy[i * s.ow + j];
     }
-    if (s.w % 2) above[s.w - 1] = below[s.w - 1] = T{0};
-  }
-  if (s.h % 2) std::fill(dx + (s.h - 1) * s.w, dx + s.h * s.w, T{0});
 }
 
 template <class T>
