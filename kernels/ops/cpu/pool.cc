@@ -15,7 +15,7 @@ struct Plane {
 
   Plane(const Shape& x, const Shape& y, PoolGeometry geometry)
       : h(x[2]), w(x[3]), oh(y[2]), ow(y[3]), g(geometry) {}
-  bool halves() const { return g.window == 2 && g.stride == 2 && g.padding == 0; }
+  bool halves() const { return g.window == 2 && g.stride == 2 && g.padding == 0 && ow >= 4; }
 
   // visit(pixel, place in window) for the pixels of window (i, j) that lie in the image.
   template <class Visit>
@@ -35,27 +35,84 @@ void each_plane(const Stream& stream, const Shape& x, Body body) {
   });
 }
 
-// The pool of nearly every network, 2 x 2 windows side by side, in a form that vectorises.
+// The pool of nearly every network, 2 x 2 windows side by side.
+//
+// Rows are short (14, 7 pixels), so a loop that the compiler vectorises spends its time in the remainder. Here
+// a row is cut into vectors of N windows, the last of which overlaps the one before: what is computed twice
+// comes out the same.
+#pragma GCC diagnostic ignored "-Wpsabi"  // nothing here is called from elsewhere
+template <class T, int N>
+struct Lanes {
+  typedef T Values __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
+  using Mask = decltype(Values{} < Values{});
+  typedef uint8_t Places __attribute__((vector_size(N), aligned(1), may_alias));
+
+  // Pixels 2 i of the 2 N from `p`, and pixels 2 i + 1.
+  static void split_pairs(const T* p, Values& even, Values& odd) {
+    const Values low = *reinterpret_cast<const Values*>(p), high = *reinterpret_cast<const Values*>(p + N);
+    if constexpr (N == 8) {
+      even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+      odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+    } else {
+      even = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+      odd = __builtin_shufflevector(low, high, 1, 3, 5, 7);
+    }
+  }
+  static void merge_pairs(Values even, Values odd, T* p) {
+    if constexpr (N == 8) {
+      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+    } else {
+      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
+      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
+    }
+  }
+
+  // Where b is the one to keep of a, b: the larger, a NaN before a number, the first of equals.
+  static Mask second_wins(Values a, Values b) { return ~(b <= a) & (a == a); }
+
+  static void max(const T* above, const T* below, T* y, uint8_t* choice) {
+    Values a, b, c, d;
+    split_pairs(above, a, b);
+    split_pairs(below, c, d);
+    const Mask right_above = second_wins(a, b), right_below = second_wins(c, d);
+    const Values top = right_above ? b : a, bottom = right_below ? d : c;
+    const Mask lower = second_wins(top, bottom);
+    *reinterpret_cast<Values*>(y) = lower ? bottom : top;
+    // A mask is -1 where it holds.
+    const Mask place = lower ? 2 - right_below : -right_above;
+    *reinterpret_cast<Places*>(choice) = __builtin_convertvector(place, Places);
+  }
+
+  static void gradient(const T* dy, const uint8_t* choice, T* above, T* below) {
+    const Values d = *reinterpret_cast<const Values*>(dy), zero{};
+    const Mask at = __builtin_convertvector(*reinterpret_cast<const Places*>(choice), Mask);
+    merge_pairs(at == 0 ? d : zero, at == 1 ? d : zero, above);
+    merge_pairs(at == 2 ? d : zero, at == 3 ? d : zero, below);
+  }
+};
+
+// step(j, lanes) for vectors that cover the windows [0, n) of a row.
+template <class T, class Step>
+void each_window(int64_t n, Step step) {
+  const auto cover = [&](auto lanes, int64_t width) {
+    for (int64_t j = 0; j + width < n; j += width) step(j, lanes);
+    step(n - width, lanes);
+  };
+  constexpr int kMost = sizeof(T) == 4 ? 8 : 4;
+  if (n >= kMost)
+    cover(Lanes<T, kMost>{}, kMost);
+  else
+    cover(Lanes<T, 4>{}, 4);
+}
+
 template <class T>
 void max_halves(const Plane& s, const T* x, T* y, uint8_t* choice) {
   for (int64_t i = 0; i < s.oh; ++i) {
-    const T *above = x + 2 * i * s.w, *below = above + s.w;
-    T* to = y + i * s.ow;
-    uint8_t* place = choice + i * s.ow;
-#pragma GCC ivdep
-    for (int64_t j = 0; j < s.ow; ++j) {
-      const T a = above[2 * j], b = above[2 * j + 1], c = below[2 * j], d = below[2 * j + 1];
-      T best = a;
-      int32_t at = 0;
-      const bool b_wins = (b > best) | ((b != b) & (best == best));
-      best = b_wins ? b : best, at = b_wins ? 1 : at;
-      const bool c_wins = (c > best) | ((c != c) & (best == best));
-      best = c_wins ? c : best, at = c_wins ? 2 : at;
-      const bool d_wins = (d > best) | ((d != d) & (best == best));
-      best = d_wins ? d : best, at = d_wins ? 3 : at;
-      to[j] = best;
-      place[j] = static_cast<uint8_t>(at);
-    }
+    const T* above = x + 2 * i * s.w;
+    each_window<T>(s.ow, [&](int64_t j, auto lanes) {
+      lanes.max(above + 2 * j, above + s.w + 2 * j, y + i * s.ow + j, choice + i * s.ow + j);
+    });
   }
 }
 
@@ -78,16 +135,9 @@ template <class T>
 void max_halves_gradient(const Plane& s, const T* dy, const uint8_t* choice, T* dx) {
   for (int64_t i = 0; i < s.oh; ++i) {
     T *above = dx + 2 * i * s.w, *below = above + s.w;
-    const T* d = dy + i * s.ow;
-    const uint8_t* place = choice + i * s.ow;
-#pragma GCC ivdep
-    for (int64_t j = 0; j < s.ow; ++j) {
-      const int32_t at = place[j];
-      above[2 * j] = at == 0 ? d[j] : T{0};
-      above[2 * j + 1] = at == 1 ? d[j] : T{0};
-      below[2 * j] = at == 2 ? d[j] : T{0};
-      below[2 * j + 1] = at == 3 ? d[j] : T{0};
-    }
+    each_window<T>(s.ow, [&](int64_t j, auto lanes) {
+      lanes.gradient(dy + i * s.ow + j, choice + i * s.ow + j, above + 2 * j, below + 2 * j);
+    });
     if (s.w % 2) above[s.w - 1] = below[s.w - 1] = T{0};
   }
   if (s.h % 2) std::fill(dx + (s.h - 1) * s.w, dx + s.h * s.w, T{0});
