@@ -60,7 +60,11 @@ void relu_bias_gradient(Stream&, const Tensor& y, const Tensor& dy, Write write,
     const T *out = y.data<T>(), *d = dy.data<T>();
     T* to = dx.data<T>();
     store(channel_sums<T>(shape.outer, shape.count, shape.inner,
-                          [=](int64_t, int64_t, int64_t i) { return to[i] = out[i] > T{0} ? d[i] : T{0}; }),
+                          [=](int64_t, int64_t, int64_t i) {
+                            const T v =
+                                d[i];  // read in any case: a load under a condition does not vectorise
+                            return to[i] = out[i] > T{0} ? v : T{0};
+                          }),
           write, dbias.data<T>());
   });
 }

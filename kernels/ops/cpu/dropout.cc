@@ -19,14 +19,14 @@ void philox_blocks(uint64_t block, uint64_t seed, uint32_t* words) {
     c0[l] = static_cast<uint32_t>(block + l);
     c1[l] = static_cast<uint32_t>((block + l) >> 32);
   }
+  uint64_t p0[kBlocks], p1[kBlocks];
   for (int round = 0; round < 10; ++round) {
-    for (int l = 0; l < kBlocks; ++l) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * c0[l], p1 = uint64_t{0xCD9E8D57} * c2[l];
-      c0[l] = static_cast<uint32_t>(p1 >> 32) ^ c1[l] ^ k0;
-      c1[l] = static_cast<uint32_t>(p1);
-      c2[l] = static_cast<uint32_t>(p0 >> 32) ^ c3[l] ^ k1;
-      c3[l] = static_cast<uint32_t>(p0);
-    }
+    for (int l = 0; l < kBlocks; ++l) p0[l] = uint64_t{0xD2511F53} * c0[l];
+    for (int l = 0; l < kBlocks; ++l) p1[l] = uint64_t{0xCD9E8D57} * c2[l];
+    for (int l = 0; l < kBlocks; ++l) c0[l] = static_cast<uint32_t>(p1[l] >> 32) ^ c1[l] ^ k0;
+    for (int l = 0; l < kBlocks; ++l) c1[l] = static_cast<uint32_t>(p1[l]);
+    for (int l = 0; l < kBlocks; ++l) c2[l] = static_cast<uint32_t>(p0[l] >> 32) ^ c3[l] ^ k1;
+    for (int l = 0; l < kBlocks; ++l) c3[l] = static_cast<uint32_t>(p0[l]);
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
@@ -48,7 +48,10 @@ void drop(const T* x, int64_t begin, int64_t end, uint32_t threshold, T scale, u
     const uint32_t* word = words + (number - 4 * block);
     const int64_t n = std::min(end - i, 4 * (block + kBlocks) - number);
 #pragma GCC ivdep
-    for (int64_t k = 0; k < n; ++k) y[i + k] = word[k] >= threshold ? x[i + k] * scale : T{0};
+    for (int64_t k = 0; k < n; ++k) {
+      const T kept = x[i + k] * scale;
+      y[i + k] = word[k] >= threshold ? kept : T{0};
+    }
     i += n;
   }
 }

@@ -73,22 +73,29 @@ void axpy(Stream& stream, double alpha, const Tensor& x, Tensor& y) {
   });
 }
 
-// y[begin, end), at most kBlock elements: summed in the first-level cache, because y may be one of the
-// inputs.
+// out = u p + v q; out may be p or q.
+template <class T>
+void combine(int64_t n, T u, const T* p, T v, const T* q, T* out) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) out[i] = u * p[i] + v * q[i];
+}
+
+// Elements [begin, begin + n) of y, n <= kBlock: what is summed so far stays in the first-level cache, and y,
+// which may be one of the inputs, is written last.
 constexpr int64_t kBlock = 1024;
 template <class T>
-void weighted_sum_block(const std::vector<const T*>& inputs, std::span<const double> weights, int64_t begin,
-                        int64_t end, T* y) {
+void weighted_sum_block(const std::vector<const T*>& x, const std::vector<T>& w, int64_t begin, int64_t n,
+                        T* y) {
   T sum[kBlock];
-  for (size_t r = 0; r < inputs.size(); ++r) {
-    const T* x = inputs[r] + begin;
-    const T w = static_cast<T>(weights[r]);
-    if (r == 0)
-      for (int64_t i = 0; i < end - begin; ++i) sum[i] = w * x[i];
+  if (x.size() == 1)
+    for (int64_t i = begin; i < begin + n; ++i) y[i] = w[0] * x[0][i];
+  for (size_t r = 1; r < x.size(); ++r) {
+    T* out = r + 1 == x.size() ? y + begin : sum;
+    if (r == 1)
+      combine(n, w[0], x[0] + begin, w[1], x[1] + begin, out);
     else
-      for (int64_t i = 0; i < end - begin; ++i) sum[i] += w * x[i];
+      combine(n, T{1}, sum, w[r], x[r] + begin, out);
   }
-  std::copy(sum, sum + (end - begin), y + begin);
 }
 
 void weighted_sum(Stream& stream, std::span<const Tensor> inputs, std::span<const double> weights,
@@ -100,10 +107,11 @@ void weighted_sum(Stream& stream, std::span<const Tensor> inputs, std::span<cons
     using T = decltype(zero);
     std::vector<const T*> from;
     for (const Tensor& x : inputs) from.push_back(x.data<T>());
+    const std::vector<T> w(weights.begin(), weights.end());
     T* to = y.data<T>();
     split(stream, y.count(), static_cast<int64_t>(from.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i += kBlock)
-        weighted_sum_block(from, weights, i, std::min(i + kBlock, end), to);
+        weighted_sum_block(from, w, i, std::min(kBlock, end - i), to);
     });
   });
 }

@@ -35,11 +35,17 @@ void each_plane(const Stream& stream, const Shape& x, Body body) {
   });
 }
 
+// `b` takes the place of `a` when it is larger, or NaN and `a` is not.
+template <class T>
+bool beats(T b, T a) {
+  return !(b <= a) && a == a;
+}
+
 // The pool of nearly every network, 2 x 2 windows side by side.
 //
-// Rows are short (14, 7 pixels), so a loop that the compiler vectorises spends its time in the remainder. Here
-// a row is cut into vectors of N windows, the last of which overlaps the one before: what is computed twice
-// comes out the same.
+// Rows are short (14, 7 pixels), so a loop that the compiler vectorises spends its time in the remainder.
+// Here a row is cut into vectors of N windows, the last of which overlaps the one before: what is computed
+// twice comes out the same.
 #pragma GCC diagnostic ignored "-Wpsabi"  // nothing here is called from elsewhere
 template <class T, int N>
 struct Lanes {
@@ -68,7 +74,7 @@ struct Lanes {
     }
   }
 
-  // Where b is the one to keep of a, b: the larger, a NaN before a number, the first of equals.
+  // Where beats(b, a).
   static Mask second_wins(Values a, Values b) { return ~(b <= a) & (a == a); }
 
   static void max(const T* above, const T* below, T* y, uint8_t* choice) {
@@ -124,7 +130,7 @@ void max_windows(const Plane& s, const T* x, T* y, uint8_t* choice) {
       int64_t at = -1;
       s.window(i, j, [&](int64_t pixel, int64_t place) {
         const T v = x[pixel];
-        if (at < 0 || v > best || (v != v && best == best)) best = v, at = place;
+        if (at < 0 || beats(v, best)) best = v, at = place;
       });
       y[i * s.ow + j] = best;
       choice[i * s.ow + j] = static_cast<uint8_t>(at);
