@@ -18,8 +18,8 @@ class Dataset {
   virtual int64_t classes() const = 0;
 
   /// Copies samples, in the order given, repeated ones again. The caller owns both tensors: `inputs` is F32
-  /// with samples.size() x sample_shape().count() elements, `labels` I32 with samples.size() elements, each
-  /// in [0, classes()). Every index is below size().
+  /// with samples.size() x sample_shape().count() elements, `labels` I32 with samples.size() elements, each in
+  /// [0, classes()). Every index is below size().
   virtual void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const = 0;
 };
 

@@ -13,8 +13,7 @@ namespace troupe {
 enum class ParamKind : uint8_t {
   weight,     ///< decayed by weight decay
   bias,       ///< biases, norm scales and shifts: never decayed
-  statistic,  ///< a running mean or variance: its "gradient" is (value - observation) x momentum, applied as
-              ///< is
+  statistic,  ///< a running mean or variance: its "gradient" is (value - observation) x momentum, applied as is
 };
 
 /// One named tensor of a layer: `shape` at element `offset` of the layer's flat parameter vector.

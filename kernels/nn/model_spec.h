@@ -10,16 +10,14 @@ namespace troupe::nn {
 /// What `[model]` says, with the sizes of the data filled in. The layers it stands for are built, and the
 /// numbers checked, by `nn::make_model`.
 struct ModelSpec {
-  /// mlp:    hidden layers of `hidden` units with `activation` between, then `classes` logits; layers fc1,
-  /// fc2, ... cnn:    a conv `kernel`x`kernel` (same padding) + activation + 2x2 max pool for each of
-  /// `channels`, then the
+  /// mlp:    hidden layers of `hidden` units with `activation` between, then `classes` logits; layers fc1, fc2, ...
+  /// cnn:    a conv `kernel`x`kernel` (same padding) + activation + 2x2 max pool for each of `channels`, then the
   ///         MLP of `hidden`; layers conv1, conv2, ..., fc1, fc2, ...
-  /// resnet: a stem conv, then for each of `channels` a group of `blocks[i]` residual blocks (two 3x3 convs
-  /// with
+  /// resnet: a stem conv, then for each of `channels` a group of `blocks[i]` residual blocks (two 3x3 convs with
   ///         batch norm; the first block of every group but the first halves the size), global average pool,
   ///         logits; layers stem, stem_bn, group1_block1_conv1, ..., fc
   std::string kind = "mlp";
-  Shape input;  ///< of one sample: [784] or [channels, height, width]
+  Shape input;                 ///< of one sample: [784] or [channels, height, width]
   int64_t classes = 10;
   std::vector<int64_t> hidden;
   std::vector<int64_t> channels;
