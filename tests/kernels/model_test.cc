@@ -86,6 +86,13 @@ std::vector<std::string> layer_names(const nn::Model& model) {
   return names;
 }
 
+// The spec with one field changed.
+template <class Value>
+ModelSpec with(ModelSpec spec, Value ModelSpec::*field, std::type_identity_t<Value> value) {
+  spec.*field = std::move(value);
+  return spec;
+}
+
 // make_model refuses the spec and names the setting.
 void check_refused(const ModelSpec& spec, const std::string& setting) {
   const auto model = nn::make_model(spec);
@@ -214,73 +221,27 @@ BOOST_AUTO_TEST_CASE(ARangeThatSkipsALayerIsABug) {
 }
 
 BOOST_AUTO_TEST_CASE(SettingsOutOfRangeAreRefusedByName) {
-  const auto refuse = [](ModelSpec spec, auto change, const char* setting) {
-    change(spec);
-    check_refused(spec, setting);
-  };
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.kind = "transformer"; }, "model.kind");
-  refuse(
-      small_mlp(),
-      [](ModelSpec& s) {
-        s.hidden = {5, 0};
-      },
-      "model.hidden[1]");
-  refuse(
-      small_mlp(),
-      [](ModelSpec& s) {
-        s.hidden = {1 << 20, 1 << 20};
-      },
-      "fc2");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.activation = "tanh"; }, "model.activation");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.dropout = 1; }, "model.dropout");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.dropout = std::nan(""); }, "model.dropout");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.classes = 0; }, "classes");
-  refuse(
-      small_cnn(),
-      [](ModelSpec& s) {
-        s.channels = {3, -1};
-      },
-      "model.channels[1]");
-  refuse(
-      small_cnn(), [](ModelSpec& s) { s.kernel = 4; }, "model.kernel");
-  refuse(
-      small_resnet(),
-      [](ModelSpec& s) {
-        s.blocks = {1, 0};
-      },
-      "model.blocks[1]");
+  check_refused(with(small_mlp(), &ModelSpec::kind, "transformer"), "model.kind");
+  check_refused(with(small_mlp(), &ModelSpec::hidden, {5, 0}), "model.hidden[1]");
+  check_refused(with(small_mlp(), &ModelSpec::hidden, {1 << 20, 1 << 20}), "fc2");
+  check_refused(with(small_mlp(), &ModelSpec::activation, "tanh"), "model.activation");
+  check_refused(with(small_mlp(), &ModelSpec::dropout, 1), "model.dropout");
+  check_refused(with(small_mlp(), &ModelSpec::dropout, std::nan("")), "model.dropout");
+  check_refused(with(small_mlp(), &ModelSpec::classes, 0), "classes");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {3, -1}), "model.channels[1]");
+  check_refused(with(small_cnn(), &ModelSpec::kernel, 4), "model.kernel");
+  check_refused(with(small_resnet(), &ModelSpec::blocks, {1, 0}), "model.blocks[1]");
 }
 
 BOOST_AUTO_TEST_CASE(SettingsThatDoNotFitEachOtherOrTheDataAreRefused) {
-  const auto refuse = [](ModelSpec spec, auto change, const char* setting) {
-    change(spec);
-    check_refused(spec, setting);
-  };
-  refuse(
-      small_cnn(), [](ModelSpec& s) { s.input = {64}; }, "model.kind");
-  refuse(
-      small_cnn(), [](ModelSpec& s) { s.channels = {}; }, "model.channels");
-  refuse(
-      small_cnn(),
-      [](ModelSpec& s) {
-        s.channels = {1, 1, 1, 1};
-      },
-      "model.channels");
-  refuse(
-      small_cnn(), [](ModelSpec& s) { s.layer_norm = true; }, "model.layer_norm");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.batch_norm = true; }, "model.batch_norm");
-  refuse(
-      small_mlp(), [](ModelSpec& s) { s.channels = {4}; }, "model.channels");
-  refuse(
-      small_resnet(), [](ModelSpec& s) { s.blocks = {1}; }, "model.blocks");
-  refuse(
-      small_resnet(), [](ModelSpec& s) { s.hidden = {8}; }, "model.hidden");
+  check_refused(with(small_cnn(), &ModelSpec::input, Shape{64}), "model.kind");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {}), "model.channels");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {1, 1, 1, 1}), "model.channels");
+  check_refused(with(small_cnn(), &ModelSpec::layer_norm, true), "model.layer_norm");
+  check_refused(with(small_mlp(), &ModelSpec::batch_norm, true), "model.batch_norm");
+  check_refused(with(small_mlp(), &ModelSpec::channels, {4}), "model.channels");
+  check_refused(with(small_resnet(), &ModelSpec::blocks, {1}), "model.blocks");
+  check_refused(with(small_resnet(), &ModelSpec::hidden, {8}), "model.hidden");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
