@@ -43,6 +43,7 @@ struct PushAck {
 struct Pull {
   ParcelId parcel = 0;
   Step step = 0;
+  uint64_t ticket = 0;  ///< comes back in the reply, so that a late reply is not taken for a newer one
 };
 
 /// Optimizer state of one slice, in the optimizer's own order ("momentum"; "m", "v").
@@ -55,7 +56,8 @@ struct SliceState {
 
 struct PullReply {
   ParcelId parcel = 0;
-  Step step = 0;               ///< of the Pull it answers
+  Step step = 0;               ///< of the Pull it answers, as is the ticket
+  uint64_t ticket = 0;
   std::vector<Tensor> values;  ///< one a slice; the server's published version, shared and immutable
   int64_t lag = 0;             ///< steps by which the slowest worker is behind `step`: the read's staleness
   /// Only for all_reduce parcels, whose optimizer runs on the workers: their state as well.
@@ -128,6 +130,7 @@ struct WorkDone {
   double wait_s = 0;     ///< waiting for weights
   int64_t pushed_bytes = 0, pulled_bytes = 0;
   int64_t max_lag = 0;   ///< largest staleness of this step's reads, steps
+  std::string non_finite;  ///< "layer fc1" where the worker's own gradient held NaN or Inf
 };
 struct WorkDoneAck {
   uint64_t number = 0;

@@ -19,7 +19,7 @@ struct OptimizerOptions {
   double epsilon = 1e-8;
   double alpha = 0.99;       ///< rmsprop's smoothing
   double weight_decay = 0;   ///< on ParamKind::weight only; decoupled for adamw and lamb, L2 for the others
-  std::string schedule = "constant";  ///< constant | step | cosine | linear
+  std::string schedule = "constant";  ///< constant | step | cosine | linear, the last two after the warm-up
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;   ///< where cosine and linear end
   int64_t step_size = 0;     ///< step: every so many steps ...
@@ -30,7 +30,7 @@ struct OptimizerOptions {
 /// Learning rate at global step `step` (from 0): warm-up is linear from rate/warmup to rate.
 double learning_rate(const OptimizerOptions& options, int64_t step);
 
-/// A range of a slice with one kind of parameter.
+/// The part of one tensor that lies in a slice.
 struct Segment {
   int64_t begin = 0, end = 0;  ///< elements, relative to the slice
   ParamKind kind = ParamKind::weight;
@@ -44,6 +44,7 @@ struct SliceUpdate {
   std::span<float> out;
   std::span<const std::span<const float>> gradients;
   double gradient_scale = 1;
+  double clip_scale = 1;           ///< global-norm clipping: multiplies the gradient of all but statistics
   double rate_scale = 1;           ///< multiplies the learning rate (scale = "samples" | "staleness")
   std::span<const std::span<float>> state;
   std::span<const Segment> segments;
@@ -60,7 +61,8 @@ class Optimizer {
   virtual std::vector<std::string> state_names() const = 0;
   /// True where an update needs norms over whole tensors, so that layers must not be cut.
   virtual bool needs_whole_tensors() const { return false; }
-  /// Segments of kind statistic take out = in - gradient, whatever the optimizer.
+  /// The segments cover the slice. Those of kind statistic take out = in - rate_scale x gradient, whatever
+  /// the optimizer.
   virtual void apply(const SliceUpdate& update) const = 0;
 };
 

@@ -43,6 +43,10 @@ class Shard {
   /// Push, Pull, Membership, Verdict, Snapshot, Install and StatsRequest; anything else is ignored.
   Outbox handle(const Envelope& envelope);
 
+  /// What was said and waits for an answer: to be sent again from time to time on a transport that loses
+  /// messages.
+  Outbox tick() const;
+
   /// The store was taken over by a newer incarnation: nothing is answered any more.
   bool fenced() const;
 

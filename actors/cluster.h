@@ -1,0 +1,44 @@
+#pragma once
+#include <future>
+#include <memory>
+
+#include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/mail.h>
+
+namespace troupe {
+
+/// One run: a coordinator, its servers and workers, in the caller's actor system. This is the only place that
+/// knows how they are put together. It starts with `start` and is over when `result` is there; whoever
+/// destroys it earlier ends its actors. Several clusters may live in one system and process.
+class Cluster {
+ public:
+  /// Checks the parts and starts the actors. What is wrong with them is an error of kind `invalid`.
+  static Result<std::unique_ptr<Cluster>> start(caf::actor_system& system, ClusterParts parts);
+  ~Cluster();
+
+  /// Waits for the end of the run, from a thread that is not an actor's.
+  const ps::RunResult& wait();
+  /// The result, once there is one. For callers that drive the scheduler themselves.
+  const ps::RunResult* result() const;
+
+  /// Ends the run at the next step boundary, after a checkpoint. Thread-safe; returns at once.
+  void stop();
+  /// Other policies from the next step boundary on. Thread-safe; returns at once. A rule that fits no layer is
+  /// reported to the observer and changes nothing.
+  void change_policies(std::vector<ps::UpdateRule> rules);
+
+  /// The node that watches the run's actors, for tests.
+  const NodeActor& node() const { return node_; }
+
+ private:
+  class Watch;
+
+  Cluster() = default;
+
+  std::shared_ptr<ps::Transport> transport_;
+  std::shared_ptr<Watch> watch_;
+  NodeActor node_;
+  CoordinatorActor coordinator_;
+};
+
+}  // namespace troupe

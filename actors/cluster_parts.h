@@ -1,0 +1,75 @@
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <troupe/actors/all_reducer.h>
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/tensor/executor.h>
+#include <troupe/ps/control/recording.h>
+#include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/shard.h>
+#include <troupe/ps/transport/transport.h>
+
+namespace troupe {
+
+/// Hears what happens in a run, on the coordinator's thread: be quick.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void on_step(const ps::StepReport&) {}
+  virtual void on_evaluation(const ps::EvaluationReport&) {}
+  virtual void on_event(const std::string&) {}  ///< a sentence for the log
+  virtual void on_finished(const ps::RunResult&) {}
+};
+
+/// Makes one worker slow, to see what each policy does about it.
+struct SlowDown {
+  double factor = 1;                    ///< its steps take this many times as long
+  std::chrono::microseconds extra{0};   ///< and this much longer
+};
+
+/// Everything a run is made of and touches. Whoever embeds Troupe replaces what they have their own of; what
+/// is left empty gets the default in brackets.
+struct ClusterParts {
+  ps::CoordinatorOptions coordinator;
+
+  /// One source of gradients a worker; called on the thread that makes the worker, again after a restart. All
+  /// must have `coordinator.layers`.
+  std::function<std::unique_ptr<GradientSource>(ps::WorkerId)> source;
+  std::shared_ptr<const ps::Optimizer> optimizer;
+  ps::ImmediateScale immediate_scale = ps::ImmediateScale::samples;
+  /// First parameters and optimizer state: from an initialiser or a checkpoint. See initial_from().
+  ps::Shard::InitialState initial;
+
+  uint64_t seed = 1;
+  bool shuffle = true;
+  std::function<SlowDown(ps::WorkerId)> slow_down;
+
+  /// Queues for long work. `use` is "compute", "all_reduce", "collective" or
+  /// "checkpoint". [a thread of its own each]
+  std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
+  int threads_per_worker = 1;           ///< of the default compute queues
+  /// [threads over shared memory]
+  std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
+  std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]
+  std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;  ///< [none is written]
+  std::shared_ptr<ps::Transport> transport;                              ///< [inside the process]
+  /// How often is said again what was not answered; 0: never. [0 on a reliable transport, else 200 ms]
+  std::chrono::milliseconds retry_interval{0};
+  std::shared_ptr<RunObserver> observer;
+
+  /// A recorded run to be repeated bit for bit, and where this one is recorded. Called on actors' threads.
+  std::optional<ps::Recording> replay;
+  std::function<void(const ps::CoordinatorCore::Dealt&)> record_dealt;
+  std::function<void(ps::ServerId, const ps::Shard::Event&)> record_event;
+};
+
+/// Initial state by asking `source` for a layer's first parameters; optimizer state is zero.
+ps::Shard::InitialState initial_from(std::shared_ptr<GradientSource> source, const ps::Optimizer& optimizer,
+                                     uint64_t seed);
+
+}  // namespace troupe

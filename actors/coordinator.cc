@@ -1,0 +1,82 @@
+#include <troupe/actors/coordinator.h>
+
+// States: CoordinatorCore's. After the run has ended the actor stays, to tell whoever still asks; its cluster
+// ends it.
+
+namespace troupe {
+namespace {
+
+struct CoordinatorState {
+  const char* name = "coordinator";
+  CoordinatorParts parts;
+  ~CoordinatorState() {
+    if (parts.transport) parts.transport->detach({ps::Role::coordinator, 0, 1});
+  }
+};
+
+using Self = CoordinatorActor::stateful_pointer<CoordinatorState>;
+
+void write(Self self, ps::CheckpointRequest request) {
+  CoordinatorParts& parts = self->state.parts;
+  const auto answer = [to = caf::actor_cast<caf::actor>(self)](Status status) {
+    caf::anon_send(to, std::make_shared<const Control>(CheckpointDone{std::move(status)}));
+  };
+  if (!parts.write_checkpoint) {
+    answer({});
+    return;
+  }
+  parts.files->submit([write = parts.write_checkpoint, request = std::move(request), answer] {
+    try {
+      answer(write(request));
+    } catch (const std::exception& e) {
+      answer(fail(ErrorKind::failed, e.what()));
+    }
+  });
+}
+
+void carry(Self self, ps::CoordinatorCore::Effects effects) {
+  CoordinatorParts& parts = self->state.parts;
+  for (ps::Envelope& envelope : effects.send) parts.transport->send(std::move(envelope));
+  for (ps::CheckpointRequest& request : effects.checkpoints) write(self, std::move(request));
+  for (const std::string& event : effects.events) parts.observer->on_event(event);
+  for (const ps::StepReport& report : effects.steps) parts.observer->on_step(report);
+  for (const ps::EvaluationReport& report : effects.evaluations) parts.observer->on_evaluation(report);
+  if (effects.finished) parts.observer->on_finished(*effects.finished);
+}
+
+struct ControlHandler {
+  Self self;
+  ps::CoordinatorCore& core() const { return *self->state.parts.core; }
+
+  void operator()(const CheckpointDone& done) const { carry(self, core().checkpoint_written(done.status)); }
+  void operator()(const StopRun&) const { carry(self, core().stop()); }
+  void operator()(const ChangePolicies& change) const {
+    auto effects = core().change_policies(change.rules);
+    if (effects) carry(self, std::move(*effects));
+    else self->state.parts.observer->on_event("policies were not changed: " + effects.error().message);
+  }
+};
+
+CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
+  self->state.parts = std::move(*parts);
+  end_on_exception(self);
+  attach(self, {ps::Role::coordinator, 0, 1}, *self->state.parts.transport);
+  carry(self, self->state.parts.core->start());
+  tick_every(self, self->state.parts.retry_interval);
+  return {
+      [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.parts.core->handle(*envelope)); },
+      [self](const ControlPtr& control) { std::visit(ControlHandler{self}, *control); },
+      [self](tick_atom) {
+        carry(self, self->state.parts.core->tick());
+        tick_every(self, self->state.parts.retry_interval);
+      },
+  };
+}
+
+}  // namespace
+
+CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts) {
+  return system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
+}
+
+}  // namespace troupe

@@ -1,0 +1,105 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <variant>
+
+#include <caf/all.hpp>
+
+#include <troupe/ps/control/worker_core.h>
+#include <troupe/ps/transport/transport.h>
+
+/// What goes through mailboxes. Between the actors of a run there is one signature, the envelope: which
+/// messages exist and what they mean is said in ps/messages.h, once. The rest is between an actor and its own
+/// executors and timers.
+namespace troupe {
+
+using tick_atom = caf::atom_constant<caf::atom("tick")>;
+
+/// What an executor tells the worker that gave it a task.
+struct GradientDone {
+  ps::Step step = 0;
+  ps::LayerId layer = 0;
+  Tensor gradient;
+  double sum_of_squares = 0;
+  bool finite = true;
+};
+struct BackwardDone {
+  ps::Step step = 0;
+  StepStats stats;
+  double compute_s = 0, wait_s = 0;
+};
+struct EvaluateDone {
+  StepStats stats;
+  double compute_s = 0;
+};
+struct ReduceDone {
+  ps::Step step = 0;
+  ps::LayerId layer = 0;
+  Tensor gradient;
+  double sum_of_squares = 0;
+  bool finite = true;
+};
+struct ApplyDone {
+  ps::Step step = 0;
+  ps::LayerId layer = 0;
+  ps::SliceState local;
+};
+struct TaskFailed {
+  std::string what;
+};
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, TaskFailed>;
+using TaskDonePtr = std::shared_ptr<const TaskDone>;
+
+/// What a checkpoint writer tells the coordinator, and what a program asks of it.
+struct CheckpointDone {
+  Status status;
+};
+struct StopRun {};
+struct ChangePolicies {
+  std::vector<ps::UpdateRule> rules;
+};
+using Control = std::variant<CheckpointDone, StopRun, ChangePolicies>;
+using ControlPtr = std::shared_ptr<const Control>;
+
+}  // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ps::EnvelopePtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TaskDonePtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ControlPtr)
+
+namespace troupe {
+
+using ServerActor = caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<tick_atom>>;
+using NodeActor = caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<tick_atom>>;
+using WorkerActor =
+    caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<TaskDonePtr>, caf::reacts_to<tick_atom>>;
+using CoordinatorActor =
+    caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<ControlPtr>, caf::reacts_to<tick_atom>>;
+
+/// From now on the transport puts what comes for `endpoint` into the actor's mailbox.
+template <class Self>
+void attach(Self* self, const ps::Endpoint& endpoint, ps::Transport& transport) {
+  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(self)](ps::EnvelopePtr envelope) {
+    caf::anon_send(to, std::move(envelope));
+  });
+}
+
+/// One tick after `interval`; none if it is 0.
+template <class Self>
+void tick_every(Self* self, std::chrono::milliseconds interval) {
+  if (interval.count() > 0) self->delayed_send(self, interval, tick_atom::value);
+}
+
+/// The exception that ended an actor, as the reason its node hears.
+template <class Self>
+void end_on_exception(Self* self) {
+  self->set_exception_handler([](std::exception_ptr& failure) -> caf::error {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& e) {
+      return caf::make_error(caf::sec::runtime_error, std::string(e.what()));
+    }
+  });
+}
+
+}  // namespace troupe

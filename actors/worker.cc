@@ -1,0 +1,248 @@
+#include <troupe/actors/worker.h>
+
+#include <cmath>
+#include <thread>
+
+#include <troupe/kernels/base/random.h>
+#include <troupe/kernels/ops/ops.h>
+
+// States (WorkerCore's, seen from the mailbox):
+//
+//   working --Finish | replaced--> ended
+//      |
+//      +-- a task throws: ended with its text; the node hears it, the coordinator decides
+//
+// A step's tasks run in order on `compute`, which is the only thread that touches the source; reductions and
+// updates of all_reduce layers run beside it on `collective`. Both answer with a TaskDone in the mailbox.
+
+namespace troupe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+/// What a step's tasks share; only the compute executor touches it.
+struct RunningStep {
+  std::vector<uint32_t> samples;
+  Clock::duration computing{};
+};
+
+/// Everything the compute executor's tasks need, kept alive by them.
+struct Computer {
+  explicit Computer(const WorkerParts& parts)
+      : source(parts.source),
+        sampler(parts.sampler),
+        seed(parts.seed),
+        worker(parts.options.self.index),
+        slow_down(parts.slow_down),
+        measure_norm(parts.options.clip_norm > 0) {}
+
+  std::shared_ptr<GradientSource> source;
+  ps::Sampler sampler;
+  uint64_t seed;
+  uint32_t worker;
+  SlowDown slow_down;
+  bool measure_norm;
+  Stream stream;
+  RunningStep running;
+  Clock::time_point idle_since = Clock::now();
+
+  Batch batch(const ps::Work& work) {
+    if (running.samples.empty()) {
+      running.samples.resize(static_cast<size_t>(work.range.count));
+      sampler.indices(work.range.epoch, work.range.begin, running.samples);
+    }
+    const uint64_t piece = derive_seed(seed, "step", static_cast<uint64_t>(work.step));
+    return {running.samples, derive_seed(piece, "worker", worker)};
+  }
+};
+
+/// sum of squares (only if asked for) and whether all elements are finite.
+std::pair<double, bool> measure(Stream& stream, const Tensor& gradient, bool norm) {
+  Tensor result = Tensor::empty({1}, DType::f64);
+  if (norm) {
+    ops::cpu_ops().sum_of_squares(stream, gradient, result);
+    const double squares = result.data<double>()[0];
+    return {squares, std::isfinite(squares)};
+  }
+  ops::cpu_ops().count_non_finite(stream, gradient, result);
+  return {0, result.data<double>()[0] == 0};
+}
+
+struct WorkerState {
+  const char* name = "worker";
+  WorkerParts parts;
+  std::unique_ptr<ps::WorkerCore> core;
+  std::shared_ptr<Computer> computer;
+  std::shared_ptr<Executor> collective;
+  std::shared_ptr<AllReducer> all_reducer;
+
+  ~WorkerState() {
+    if (parts.transport) parts.transport->detach(parts.options.self);
+    // Whoever waits in a collective with us is woken before our threads are joined.
+    if (all_reducer) all_reducer->abort("a worker of the group ended");
+  }
+};
+
+using Self = WorkerActor::stateful_pointer<WorkerState>;
+
+using Report = std::function<void(TaskDone)>;
+
+Report reporter(Self self) {
+  return [to = caf::actor_cast<caf::actor>(self)](TaskDone done) {
+    caf::anon_send(to, std::make_shared<const TaskDone>(std::move(done)));
+  };
+}
+
+void submit(Self self, Executor& executor, std::function<void(const Report&)> task) {
+  executor.submit([report = reporter(self), task = std::move(task)] {
+    try {
+      task(report);
+    } catch (const std::exception& e) {
+      report(TaskFailed{e.what()});
+    }
+  });
+}
+
+// ---- tasks, one function a kind ------------------------------------------------------------------------
+
+void run(Self self, const ps::Forward& task) {
+  submit(self, *self->state.parts.compute,
+         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report&) {
+           const auto begin = Clock::now();
+           computer->source->forward(computer->batch(task.work), weights, task.first, task.last);
+           computer->running.computing += Clock::now() - begin;
+         });
+}
+
+void run(Self self, const ps::Backward& task) {
+  submit(self, *self->state.parts.compute,
+         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+           Computer& c = *computer;
+           const ps::Step step = task.work.step;
+           const auto begin = Clock::now();
+           const StepStats stats =
+               c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
+                 const auto [squares, finite] = measure(c.stream, gradient, c.measure_norm);
+                 report(GradientDone{step, static_cast<ps::LayerId>(layer), std::move(gradient), squares, finite});
+               });
+           auto end = Clock::now();
+           c.running.computing += end - begin;
+           const auto extra = c.running.computing * (c.slow_down.factor - 1) + c.slow_down.extra;
+           if (extra.count() > 0) {
+             std::this_thread::sleep_for(extra);
+             c.running.computing += Clock::now() - end;
+             end = Clock::now();
+           }
+           report(BackwardDone{step, stats, seconds(c.running.computing),
+                               seconds(end - c.idle_since - c.running.computing)});
+           c.running = {};
+           c.idle_since = end;
+         });
+}
+
+void run(Self self, const ps::Evaluate& task) {
+  submit(self, *self->state.parts.compute,
+         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+           const auto begin = Clock::now();
+           std::vector<uint32_t> samples(static_cast<size_t>(task.work.range.count));
+           for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<uint32_t>(task.work.range.begin + i);
+           const StepStats stats = computer->source->evaluate(samples, weights);
+           computer->idle_since = Clock::now();
+           report(EvaluateDone{stats, seconds(Clock::now() - begin)});
+         });
+}
+
+void run(Self self, const ps::Reduce& task) {
+  if (!self->state.all_reducer) self->state.all_reducer = self->state.parts.make_all_reducer();
+  self->state.all_reducer->all_reduce(
+      task.gradient, [task, report = reporter(self)](Status status, Tensor sum) {
+        if (!status) {
+          report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
+                                status.error().message)});
+          return;
+        }
+        Stream stream;
+        const auto [squares, finite] = measure(stream, sum, true);
+        report(ReduceDone{task.step, task.layer, std::move(sum), squares, finite});
+      });
+}
+
+void run(Self self, const ps::ApplyLocal& task) {
+  if (!self->state.collective) self->state.collective = self->state.parts.make_collective_queue();
+  submit(self, *self->state.collective,
+         [optimizer = self->state.parts.optimizer, task,
+          segments = self->state.core->segments(task.layer)](const Report& report) mutable {
+           ps::SliceState local = task.local;
+           Tensor values = Tensor::empty(local.values.shape());
+           const std::span<const float> gradient = task.gradient.span<float>();
+           std::vector<std::span<float>> state;
+           for (Tensor& t : local.state) state.push_back(t.span<float>());
+           ps::SliceUpdate update;
+           update.in = std::as_const(local.values).span<float>();
+           update.out = values.span<float>();
+           update.gradients = {&gradient, 1};
+           update.gradient_scale = task.gradient_scale;
+           update.state = state;
+           update.segments = segments;
+           update.schedule_step = task.schedule_step;
+           update.updates = local.updates;
+           optimizer->apply(update);
+           local.values = std::move(values);
+           ++local.updates;
+           report(ApplyDone{task.step, task.layer, std::move(local)});
+         });
+}
+
+// ---- the actor -------------------------------------------------------------------------------------------
+
+void carry(Self self, ps::WorkerCore::Effects effects) {
+  for (ps::Envelope& envelope : effects.send) self->state.parts.transport->send(std::move(envelope));
+  for (const ps::Task& task : effects.tasks) std::visit([self](const auto& t) { run(self, t); }, task);
+  if (effects.finished) self->quit();
+}
+
+struct TaskHandler {
+  Self self;
+  ps::WorkerCore& core() const { return *self->state.core; }
+
+  void operator()(const GradientDone& d) const {
+    carry(self, core().gradient_ready(d.step, d.layer, d.gradient, d.sum_of_squares, d.finite));
+  }
+  void operator()(const BackwardDone& d) const {
+    carry(self, core().backward_done(d.step, d.stats, d.compute_s, d.wait_s));
+  }
+  void operator()(const EvaluateDone& d) const { carry(self, core().evaluated(d.stats, d.compute_s)); }
+  void operator()(const ReduceDone& d) const {
+    carry(self, core().reduced(d.step, d.layer, d.gradient, d.sum_of_squares, d.finite));
+  }
+  void operator()(const ApplyDone& d) const { carry(self, core().applied_locally(d.step, d.layer, d.local)); }
+  void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }
+};
+
+WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given) {
+  self->state.parts = std::move(*given);
+  WorkerParts& parts = self->state.parts;
+  self->state.core = std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers());
+  self->state.computer = std::make_shared<Computer>(parts);
+  end_on_exception(self);
+  attach(self, parts.options.self, *parts.transport);
+  tick_every(self, parts.retry_interval);
+  return {
+      [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.core->handle(*envelope)); },
+      [self](const TaskDonePtr& done) { std::visit(TaskHandler{self}, *done); },
+      [self](tick_atom) {
+        carry(self, self->state.core->tick());
+        tick_every(self, self->state.parts.retry_interval);
+      },
+  };
+}
+
+}  // namespace
+
+WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts) {
+  return system.spawn(worker, std::make_shared<WorkerParts>(std::move(parts)));
+}
+
+}  // namespace troupe

@@ -1,0 +1,31 @@
+#pragma once
+#include <chrono>
+#include <memory>
+
+#include <troupe/actors/all_reducer.h>
+#include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/mail.h>
+#include <troupe/ps/data/sampler.h>
+#include <troupe/ps/param/optimizer.h>
+
+namespace troupe {
+
+struct WorkerParts {
+  ps::WorkerOptions options;
+  std::shared_ptr<GradientSource> source;       ///< used by `compute` alone
+  std::shared_ptr<Executor> compute;
+  /// Made when the first all_reduce layer comes: the all-reduce, and the queue that applies its sums.
+  std::function<std::shared_ptr<AllReducer>()> make_all_reducer;
+  std::function<std::shared_ptr<Executor>()> make_collective_queue;
+  std::shared_ptr<const ps::Optimizer> optimizer;
+  std::shared_ptr<ps::Transport> transport;
+  ps::Sampler sampler{1, 0};
+  uint64_t seed = 1;
+  SlowDown slow_down;
+  std::chrono::milliseconds retry_interval{0};  ///< 0: never
+};
+
+/// Runs one replica: what to do next is WorkerCore's decision, the computing is its executors'.
+WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts);
+
+}  // namespace troupe

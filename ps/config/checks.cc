@@ -1,0 +1,187 @@
+#include <troupe/ps/config/checks.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include <troupe/ps/config/setting.h>
+
+namespace troupe::ps {
+namespace {
+
+bool one_of(const std::string& value, std::initializer_list<const char*> choices) {
+  return std::find(choices.begin(), choices.end(), value) != choices.end();
+}
+
+struct Checker {
+  const RunConfig& c;
+  const Sources& sources;
+  std::vector<std::string>& problems;
+  std::vector<std::string>& warnings;
+
+  /// "train.batch_size = 128 (configs/x.toml:4)".
+  std::string term(const char* key) const {
+    return cat(key, " = ", value_text(*find_setting(key), c), " (", sources.of(key), ")");
+  }
+  std::string rule(size_t i) const {
+    return cat("[[update]] table ", i + 1, " (", sources.of(cat("update[", i, "].layers")), ")");
+  }
+  template <class... Args>
+  void problem(const Args&... args) {
+    problems.push_back(cat(args...));
+  }
+  /// `key` was given and `useful` is false: it changes nothing, because of `other`.
+  void idle_unless(bool useful, const char* key, const char* other) {
+    if (!useful && sources.given(key)) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+  }
+
+  void name() {
+    const bool plain = std::all_of(c.run.name.begin(), c.run.name.end(),
+                                   [](unsigned char x) { return std::isalnum(x) || x == '-' || x == '_' || x == '.'; });
+    if (!plain || c.run.name.empty() || c.run.name[0] == '.' || c.run.name.size() > 100)
+      problem(term("run.name"), ": names a folder: use up to 100 letters, digits, '-', '_' and '.', not '.' first");
+  }
+
+  void batch() {
+    const auto& shares = c.parallel.worker_batch;
+    if (!shares.empty()) {
+      int64_t sum = 0;
+      for (const int64_t share : shares) sum += share;
+      if (static_cast<int64_t>(shares.size()) != c.parallel.workers)
+        problem(term("parallel.worker_batch"), " has ", shares.size(), " entries, but ", term("parallel.workers"),
+                ": give one entry a worker");
+      if (sum != c.train.batch_size)
+        problem(term("parallel.worker_batch"), " adds up to ", sum, ", but ", term("train.batch_size"),
+                ": change one of them, or leave train.batch_size out");
+    } else if (c.train.batch_size < c.parallel.workers) {
+      problem(term("train.batch_size"), " leaves some of the workers without a sample, ", term("parallel.workers"),
+              ": use a batch of at least ", c.parallel.workers, " or fewer workers");
+    }
+  }
+
+  void length() {
+    if (c.train.epochs == 0 && c.train.max_steps == 0)
+      problem(term("train.epochs"), " and ", term("train.max_steps"), " leave nothing to do: set one of them");
+  }
+
+  void model() {
+    const bool mlp = c.model.kind == "mlp", cnn = c.model.kind == "cnn", resnet = c.model.kind == "resnet";
+    if (cnn && c.model.channels.empty())
+      problem(term("model.kind"), " needs model.channels, as in channels = [32, 64]; ", term("model.channels"));
+    if (resnet && (c.model.channels.empty() || c.model.channels.size() != c.model.blocks.size()))
+      problem(term("model.kind"), " needs one number of blocks for each group of channels; ", term("model.channels"),
+              ", ", term("model.blocks"));
+    if (cnn && c.model.kernel % 2 == 0)
+      problem(term("model.kernel"), ": must be odd, so that the output can be as large as the input");
+    idle_unless(!mlp, "model.channels", "model.kind");
+    idle_unless(resnet, "model.blocks", "model.kind");
+    idle_unless(cnn, "model.kernel", "model.kind");
+    idle_unless(!resnet, "model.hidden", "model.kind");
+    idle_unless(!resnet, "model.dropout", "model.kind");
+    idle_unless(cnn, "model.batch_norm", "model.kind");
+    idle_unless(mlp, "model.layer_norm", "model.kind");
+  }
+
+  void data() {
+    const bool synthetic = c.data.format == "synthetic";
+    if (!synthetic && c.data.path.empty())
+      problem(term("data.path"), ": name the folder of the data files, which ", term("data.format"), " needs");
+    const int64_t available = synthetic ? c.data.samples : c.data.train_limit;
+    const char* limit = synthetic ? "data.samples" : "data.train_limit";
+    if (available > 0 && c.train.batch_size > available)
+      problem(term("train.batch_size"), " is more than there are samples, ", term(limit));
+    for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
+      idle_unless(synthetic, key, "data.format");
+    idle_unless(c.data.format == "csv", "data.label_column", "data.format");
+  }
+
+  void optimizer() {
+    const OptimizerOptions& o = c.optimizer;
+    const bool adam_like = one_of(o.name, {"adam", "adamw", "lamb"});
+    idle_unless(one_of(o.name, {"sgd", "rmsprop"}), "optimizer.momentum", "optimizer.name");
+    idle_unless(o.name == "sgd", "optimizer.nesterov", "optimizer.name");
+    for (const char* key : {"optimizer.beta1", "optimizer.beta2"}) idle_unless(adam_like, key, "optimizer.name");
+    idle_unless(o.name == "rmsprop", "optimizer.alpha", "optimizer.name");
+    idle_unless(o.name != "sgd", "optimizer.epsilon", "optimizer.name");
+    if (o.name == "sgd" && o.nesterov && o.momentum == 0)
+      problem(term("optimizer.nesterov"), " looks ahead along a momentum, but ", term("optimizer.momentum"));
+  }
+
+  void schedule() {
+    const OptimizerOptions& o = c.optimizer;
+    const bool ends = one_of(o.schedule, {"cosine", "linear"});
+    if (o.schedule == "step" && o.step_size == 0)
+      problem(term("optimizer.schedule"), " needs optimizer.step_size, the steps between two changes; ",
+              term("optimizer.step_size"));
+    if (ends && o.min_rate > o.learning_rate)
+      problem(term("optimizer.min_rate"), " is above ", term("optimizer.learning_rate"),
+              ": the rate would rise, not fall");
+    if (o.total_steps > 0 && o.warmup_steps >= o.total_steps)
+      problem(term("optimizer.warmup_steps"), " is not below ", term("optimizer.total_steps"));
+    idle_unless(o.schedule == "step", "optimizer.step_size", "optimizer.schedule");
+    idle_unless(o.schedule == "step", "optimizer.gamma", "optimizer.schedule");
+    idle_unless(ends, "optimizer.min_rate", "optimizer.schedule");
+    idle_unless(ends, "optimizer.total_steps", "optimizer.schedule");
+  }
+
+  void update() {
+    for (size_t i = 0; i < c.update.size(); ++i) {
+      const std::string staleness = cat("update[", i, "].staleness");
+      const bool ssp = c.update[i].policy.mode == Mode::ssp;
+      if (c.update[i].layers.empty()) problem(rule(i), ": layers is empty: name layers, or * for all");
+      if (ssp && !sources.given(staleness))
+        problem(rule(i), ": mode ssp needs staleness, the steps by which a read may lag, as in staleness = 2");
+      if (!ssp && sources.given(staleness) && c.update[i].policy.staleness != 0)
+        warnings.push_back(
+            cat(rule(i), ": staleness = ", c.update[i].policy.staleness, " has no effect: only mode ssp has a bound"));
+      if (c.update[i].layers == "*" && i + 1 < c.update.size())
+        problem(rule(i), ": layers = \"*\" matches every layer, so that ", rule(i + 1),
+                " never applies: put the general table last");
+    }
+  }
+
+  void debug() {
+    if (c.debug.slow_worker >= c.parallel.workers)
+      problem(term("debug.slow_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
+    if (c.debug.nan_at_step >= 0 && c.debug.nan_worker >= c.parallel.workers)
+      problem(term("debug.nan_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
+    for (const char* key : {"debug.slow_factor", "debug.slow_ms"})
+      idle_unless(c.debug.slow_worker >= 0, key, "debug.slow_worker");
+    for (const char* key : {"debug.nan_worker", "debug.nan_layer"})
+      idle_unless(c.debug.nan_at_step >= 0, key, "debug.nan_at_step");
+    if (c.debug.slow_worker >= 0 && c.debug.slow_factor == 1 && c.debug.slow_ms == 0)
+      problem(term("debug.slow_worker"), " is not slowed by ", term("debug.slow_factor"), " and ",
+              term("debug.slow_ms"), ": set one of them");
+  }
+};
+
+}  // namespace
+
+void check_config(const RunConfig& config, const Sources& sources, std::vector<std::string>& problems,
+                  std::vector<std::string>& warnings) {
+  Checker checker{config, sources, problems, warnings};
+  checker.name();
+  checker.length();
+  checker.batch();
+  checker.model();
+  checker.data();
+  checker.optimizer();
+  checker.schedule();
+  checker.update();
+  checker.debug();
+}
+
+Status check_against_data(const RunConfig& config, const Sources& sources, int64_t train_samples) {
+  std::vector<std::string> ignored;
+  const Checker checker{config, sources, ignored, ignored};
+  const std::string have = cat("there are ", train_samples, " training samples in ", config.data.path,
+                               config.data.train_limit > 0 ? ", " + checker.term("data.train_limit") : "");
+  if (config.parallel.workers > train_samples)
+    return fail(ErrorKind::invalid,
+                cat(checker.term("parallel.workers"), " is more than samples: ", have, "; use fewer workers"));
+  if (config.train.batch_size > train_samples)
+    return fail(ErrorKind::invalid,
+                cat(checker.term("train.batch_size"), " is more than an epoch: ", have, "; use a smaller batch"));
+  return {};
+}
+
+}  // namespace troupe::ps

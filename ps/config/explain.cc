@@ -1,0 +1,50 @@
+#include <troupe/ps/config/explain.h>
+
+#include <cctype>
+
+#include <troupe/ps/config/nearest.h>
+#include <troupe/ps/config/setting.h>
+
+namespace troupe::ps {
+namespace {
+
+std::string variable_text(const Setting& setting) {
+  std::string name = "TROUPE_";
+  for (const char c : std::string_view(setting.key))
+    name +=
+        c == '.' ? std::string("__") : std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  return name;
+}
+
+/// The three ways; rules have short forms of their own outside the file.
+std::string ways_text(const Setting& setting, const std::string& value) {
+  if (setting.per_rule())
+    return cat("    [[update]] ", setting.leaf(), " = ", value,
+               "  |  --set 'update=fc1:sync,*:ssp(2)'  |  TROUPE_UPDATE=async\n");
+  return cat("    [", setting.table(), "] ", setting.leaf(), " = ", value, "  |  --set ", setting.key, "=...  |  ",
+             variable_text(setting), "=...\n");
+}
+
+std::string explain_one(const Setting& setting) {
+  const std::string value = value_text(setting, RunConfig{});
+  const std::string range = range_text(setting);
+  const std::string unit = setting.unit;
+  return cat(setting.key, ": ", type_text(setting), unit.empty() ? "" : " (" + unit + ")",
+             range.empty() ? "" : ", " + range, "; default ", value, "\n    ", setting.why, "\n",
+             ways_text(setting, value));
+}
+
+}  // namespace
+
+Result<std::string> explain(std::string_view key) {
+  std::string text;
+  for (const Setting& setting : all_settings())
+    if (key.empty() || key == setting.key || key == setting.table())
+      text += (text.empty() ? "" : "\n") + explain_one(setting);
+  if (!text.empty()) return text;
+  std::string near = key.find('.') == std::string_view::npos ? nearest_table(key) : "";
+  if (near.empty()) near = nearest_key(key);
+  return fail(ErrorKind::invalid, cat("unknown key ", key, near.empty() ? "" : "; did you mean " + near + "?"));
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,58 @@
+#include <troupe/ps/config/run_config.h>
+
+namespace troupe::ps {
+
+std::vector<int64_t> worker_batches(const RunConfig& config) {
+  if (!config.parallel.worker_batch.empty()) return config.parallel.worker_batch;
+  return equal_split(config.train.batch_size, config.parallel.workers);
+}
+
+OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {
+  OptimizerOptions options = config.optimizer;
+  if (options.total_steps == 0) options.total_steps = run_steps;
+  return options;
+}
+
+nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t classes) {
+  const ModelSection& m = config.model;
+  nn::ModelSpec spec;
+  spec.kind = m.kind;
+  spec.input = input;
+  spec.classes = classes;
+  spec.hidden = m.hidden;
+  spec.channels = m.channels;
+  spec.blocks = m.blocks;
+  spec.kernel = m.kernel;
+  spec.activation = m.activation;
+  spec.dropout = m.dropout;
+  spec.batch_norm = m.batch_norm;
+  spec.layer_norm = m.layer_norm;
+  return spec;
+}
+
+LayoutOptions layout_options(const RunConfig& config) {
+  LayoutOptions options;
+  options.servers = static_cast<uint32_t>(config.parallel.servers);
+  options.slice_bytes = config.servers.slice_bytes;
+  options.fuse_bytes = config.servers.fuse_bytes;
+  options.whole_layers = config.optimizer.name == "lamb";
+  return options;
+}
+
+DataOptions data_options(const RunConfig& config) {
+  DataOptions options = config.data;
+  options.seed = static_cast<uint64_t>(config.train.seed);
+  return options;
+}
+
+DealerOptions dealer_options(const RunConfig& config, int64_t train_samples) {
+  DealerOptions options;
+  options.train_samples = train_samples;
+  options.epochs = config.train.epochs;
+  options.max_steps = config.train.max_steps;
+  options.global_batch = config.train.batch_size;
+  options.worker_batch = worker_batches(config);
+  return options;
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,95 @@
+// The only file that sees toml++: header-only and without exceptions, so that nothing needs to be linked.
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <troupe/ps/config/toml_file.h>
+
+#include <algorithm>
+#include <set>
+
+namespace troupe::ps {
+namespace {
+
+Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
+
+template <class T>
+std::vector<T> elements(const toml::array& array) {
+  std::vector<T> list;
+  for (const auto& element : array) list.push_back(*element.value<T>());
+  return list;
+}
+
+RawValue raw_value(const toml::node& node) {
+  if (const auto* v = node.as_boolean()) return v->get();
+  if (const auto* v = node.as_integer()) return v->get();
+  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_string()) return v->get();
+  if (const auto* v = node.as_array()) {
+    const auto all = [&](auto test) { return std::all_of(v->begin(), v->end(), test); };
+    if (all([](const auto& n) { return n.is_integer(); })) return elements<int64_t>(*v);
+    if (all([](const auto& n) { return n.is_number(); })) return elements<double>(*v);
+  }
+  return std::monostate{};
+}
+
+bool known_table(std::string_view name) {
+  const auto& all = all_settings();
+  return std::any_of(all.begin(), all.end(), [&](const Setting& s) { return s.table() == name; });
+}
+
+bool tables_only(const toml::node& node) {
+  const toml::array* array = node.as_array();
+  return array && !array->empty() &&
+         std::all_of(array->begin(), array->end(), [](const auto& n) { return n.is_table(); });
+}
+
+class Collector {
+ public:
+  TomlFile take(const toml::table& root) {
+    for (const auto& [key, node] : root) top_level(key, node);
+    std::sort(file_.entries.begin(), file_.entries.end(), [](const TomlEntry& a, const TomlEntry& b) {
+      return std::pair(a.key_place.line, a.key_place.column) < std::pair(b.key_place.line, b.key_place.column);
+    });
+    return std::move(file_);
+  }
+
+ private:
+  void top_level(const toml::key& key, const toml::node& node) {
+    const std::string name(key.str());
+    if (name == "update" && tables_only(node)) {
+      for (const auto& table : *node.as_array()) rule(*table.as_table());
+    } else if (node.is_table() && known_table(name) && name != "update") {
+      for (const auto& [inner, value] : *node.as_table()) add(name + "." + std::string(inner.str()), -1, inner, value);
+    } else {
+      add(name, -1, key, node);
+    }
+  }
+
+  void rule(const toml::table& table) {
+    const int index = static_cast<int>(file_.rules.size());
+    file_.rules.push_back(place_of(table.source()));
+    for (const auto& [key, value] : table) add("update." + std::string(key.str()), index, key, value);
+  }
+
+  void add(std::string name, int rule, const toml::key& key, const toml::node& node) {
+    file_.entries.push_back({std::move(name), rule, node.is_table() || tables_only(node), raw_value(node),
+                             place_of(key.source()), place_of(node.source())});
+  }
+
+  TomlFile file_;
+};
+
+}  // namespace
+
+Result<TomlFile> parse_toml(std::string_view text, const std::string& name) {
+  const toml::parse_result parsed = toml::parse(text, std::string_view(name));
+  if (!parsed) {
+    const Place place = place_of(parsed.error().source());
+    return fail(ErrorKind::invalid,
+                cat(name, ':', place.line, ':', place.column, ": not valid TOML: ", parsed.error().description()));
+  }
+  return Collector().take(parsed.table());
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,195 @@
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <troupe/ps/control/run_result.h>
+#include <troupe/ps/data/dealer.h>
+#include <troupe/ps/messages.h>
+
+namespace troupe::ps {
+
+/// From `step` on, these rules decide instead of the run's first ones.
+struct PolicyChange {
+  Step step = 0;
+  std::vector<UpdateRule> rules;
+};
+
+struct CoordinatorOptions {
+  Endpoint self{Role::coordinator, 0, 1};
+  Endpoint node{Role::node, 0, 1};
+  std::vector<LayerSpec> layers;
+  std::vector<Policy> policies;             ///< by layer
+  LayoutOptions layout;
+  DealerOptions dealer;                     ///< `lockstep` is worked out here
+  std::optional<DealerState> resume;
+  int64_t checkpoint_every_steps = 0;       ///< 0: none on the way
+  bool checkpoint_at_end = true;
+  int64_t evaluate_every_epochs = 0;        ///< 0: only at the end
+  int64_t test_samples = 0;                 ///< 0: never evaluated
+  std::vector<PolicyChange> changes;        ///< ascending steps
+  double clip_norm = 0;
+  bool skip_non_finite = false;
+  int64_t max_restarts = 0;                 ///< of lost workers, all together
+  bool servers_recover = false;             ///< their store outlives them: a lost server is started again
+};
+
+/// Everything a checkpoint holds, immutable: written while training goes on.
+struct CheckpointRequest {
+  Step step = 0;
+  std::shared_ptr<const Layout> layout;
+  std::vector<SliceState> slices;
+  DealerState dealer;
+  EvaluationReport evaluation;
+};
+
+/// The coordinator without its actor: membership, dealing of work, step boundaries (checkpoint, evaluation,
+/// policy change, end), the group's verdict on a step, and what to do about actors that are lost.
+///
+///   joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary, in order:
+///      ^                            ^                                          upload, evaluate, snapshot, change;
+///      |                            +----------------- done -------------------+  at the end also: await writes,
+///      +-------------------------------------------- change -------------------+  statistics, finish -> ended
+///
+/// Running, a worker that asks for work is dealt the next piece unless that lies beyond the next boundary;
+/// then it is parked. When all are parked and nothing is outstanding, no push is in flight anywhere.
+class CoordinatorCore {
+ public:
+  struct Effects {
+    Outbox send;
+    std::vector<StepReport> steps;
+    std::vector<EvaluationReport> evaluations;
+    std::vector<CheckpointRequest> checkpoints;
+    std::vector<std::string> events;        ///< for the log, a sentence each
+    std::optional<RunResult> finished;      ///< once
+  };
+
+  /// Senseless options are errors.
+  static Result<std::unique_ptr<CoordinatorCore>> make(CoordinatorOptions options);
+
+  /// Invites everybody. Servers and workers of incarnation 1 are expected to be there.
+  Effects start();
+  Effects handle(const Envelope& envelope);
+  /// The last CheckpointRequest not yet answered for is on disk, or not.
+  Effects checkpoint_written(const Status& status);
+  /// Ends the run at the next step boundary, with a checkpoint.
+  Effects stop();
+  /// Ends the run now.
+  Effects fail_run(std::string why);
+  /// New policies from the next step boundary on.
+  Result<Effects> change_policies(const std::vector<UpdateRule>& rules);
+  /// Says again what has not been answered.
+  Effects tick();
+
+  const Membership& membership() const { return membership_; }
+
+  /// To whom training work was dealt, in order; and that order again (a recorded run): with it, asynchronous
+  /// workers get the same samples once more.
+  struct Dealt {
+    WorkerId worker = 0;
+    bool idle = false;  ///< a step without samples
+    bool operator==(const Dealt&) const = default;
+  };
+  void on_dealt(std::function<void(const Dealt&)> observer) { dealt_observer_ = std::move(observer); }
+  void replay(const std::vector<Dealt>& order);
+
+ private:
+  enum class Phase : uint8_t { joining, running, duties, ended };
+  enum class Duty : uint8_t { upload, evaluate, snapshot, change, await_writes, statistics, finish };
+  struct Slot {
+    uint64_t granted = 0;                   ///< last number answered
+    std::map<uint64_t, Work> outstanding;   ///< by number
+    std::deque<Work> special;               ///< evaluate, upload: granted before anything else
+    bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
+    Step next_step = 0;
+  };
+
+  CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
+
+  void on(Effects& out, const Envelope& envelope, const MembershipAck&);
+  void on(Effects& out, const Envelope& envelope, const WorkRequest& request);
+  void on(Effects& out, const Envelope& envelope, const WorkDone& done);
+  void on(Effects& out, const Envelope& envelope, const Partial& partial);
+  void on(Effects& out, const Envelope& envelope, const SnapshotReply& reply);
+  void on(Effects& out, const Envelope& envelope, const StatsReply& reply);
+  void on(Effects& out, const Envelope& envelope, const Down& down);
+  void on(Effects& out, const SpawnAck& ack);
+
+  bool current(const Endpoint& who) const;
+  Endpoint worker(WorkerId w) const { return {Role::worker, w, membership_.workers[w]}; }
+  Endpoint server(ServerId s) const { return {Role::server, s, membership_.servers[s]}; }
+  const Layout& layout() const { return *membership_.layout; }
+  void send(Effects& out, Endpoint to, Message body) const;
+  void send_servers(Effects& out, const Message& body) const;
+
+  void invite(Effects& out);
+  void invite_workers(Effects& out);
+  void grant_all(Effects& out);
+  bool grant(Effects& out, WorkerId w);
+  std::optional<Work> next_work(WorkerId w);
+  std::optional<Deal> upcoming(WorkerId w) const;
+  bool beyond_boundary(const Deal& deal) const;
+  bool catches_up() const;
+  int64_t dealer_epoch() const;
+  void repeat_requests(Effects& out) const;
+  Step furthest() const;
+  bool finished_dealing() const;
+  bool drained() const;
+  void settle(Effects& out);
+  void plan_duties();
+  void next_duty(Effects& out);
+  void begin_duty(Effects& out);
+  void start_evaluation();
+  void fail_run(Effects& out, std::string why);
+  void apply_policy_change(Effects& out);
+  void end(Effects& out, Outcome outcome);
+  void account(Effects& out, WorkerId w, const WorkDone& done, const Work& work);
+  void lost_worker(Effects& out, WorkerId w, const std::string& reason);
+  void lost_server(Effects& out, ServerId s, const std::string& reason);
+  std::set<Endpoint> voters() const;
+  void decide(Effects& out, Step step);
+
+  CoordinatorOptions options_;
+  Dealer dealer_;
+  Phase phase_ = Phase::joining;
+  Membership membership_;
+  std::set<Endpoint> unacknowledged_;       ///< of the membership
+  bool workers_invited_ = false;            ///< servers first: a worker never knows a generation before them
+  std::set<Endpoint> spawning_;
+  std::vector<Slot> slots_;
+  std::set<WorkerId> waiting_;              ///< asked for their next piece of work
+  int64_t outstanding_ = 0;                 ///< pieces of work dealt and not done, of all workers
+  std::optional<std::deque<Dealt>> replay_;
+
+  std::deque<Duty> duties_;                 ///< the first is under way
+  uint64_t round_ = 0;                      ///< of snapshots and statistics
+  std::map<ServerId, SnapshotReply> snapshots_;
+  std::map<ServerId, StatsReply> statistics_;
+  int64_t writing_ = 0;                     ///< checkpoints under way
+  int64_t evaluating_ = 0;                  ///< answers missing
+
+  Step next_checkpoint_;                    ///< schedule step; the largest: none
+  int64_t next_evaluation_;                 ///< epoch; the largest: none
+  bool stopping_ = false;
+  Step stop_step_ = 0;                      ///< under lockstep, the first step not to be dealt
+  std::optional<std::vector<Policy>> new_policies_;
+
+  std::map<Step, std::map<Endpoint, Partial>> partials_;
+  std::map<Step, Verdict> verdicts_;        ///< of the last steps
+
+  struct OpenReport {
+    StepReport report;
+    int64_t pieces = 0;
+  };
+  std::map<Step, OpenReport> open_reports_;
+  std::map<int64_t, StepStats> epoch_stats_;  ///< of the last two epochs
+  RunResult result_;
+  std::function<void(const Dealt&)> dealt_observer_;
+};
+
+}  // namespace troupe::ps

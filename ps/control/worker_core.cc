@@ -1,0 +1,524 @@
+#include <troupe/ps/control/worker_core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <troupe/kernels/base/check.h>
+
+namespace troupe::ps {
+
+WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& layers)
+    : options_(options),
+      layers_(layers),
+      weights_(layers.size()),
+      gradients_(layers.size()),
+      local_(layers.size()),
+      local_step_(layers.size(), -1) {}
+
+// ---- messages ------------------------------------------------------------------------------------------
+
+WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
+  Effects out;
+  if (const auto* membership = std::get_if<Membership>(&envelope.body)) {
+    on(out, *membership, envelope.generation);
+    return out;
+  }
+  if (std::holds_alternative<Finish>(envelope.body)) {
+    out.finished = true;
+    return out;
+  }
+  // What an older generation said is asked for again under the new one.
+  if (!membership_.layout || envelope.generation < membership_.generation) return out;
+  if (const auto* m = std::get_if<Work>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<WorkDoneAck>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<PushAck>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<PullReply>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<Refused>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<Verdict>(&envelope.body)) on(out, *m);
+  else if (const auto* m = std::get_if<InstallAck>(&envelope.body)) on(out, *m, envelope.from.index);
+  return out;
+}
+
+void WorkerCore::on(Effects& out, const Membership& membership, Generation generation) {
+  if (generation < membership_.generation) return;
+  const bool news = generation > membership_.generation;
+  if (news) {
+    if (membership.workers[options_.self.index] != options_.self.incarnation) {
+      out.finished = true;  // somebody else fills this slot now
+      return;
+    }
+    const bool first = !membership_.layout;
+    membership_ = membership;
+    next_sequence_.resize(membership.servers.size(), 1);
+    if (first || membership.rebase) {
+      TROUPE_CHECK(open_.empty(), "generation ", generation, " rebases while ", open_.size(), " steps are open");
+      parcels_.assign(layout().parcels.size(), {});
+      parcels_of_.assign(layers_.size(), {});
+      for (const Parcel& parcel : layout().parcels)
+        for (SliceId slice : parcel.slices) {
+          auto& list = parcels_of_[layout().slices[slice].layer];
+          if (list.empty() || list.back() != parcel.id) list.push_back(parcel.id);
+        }
+      std::fill(local_step_.begin(), local_step_.end(), -1);
+    }
+  }
+  to_coordinator(out, MembershipAck{});
+  if (!news) return;
+  Effects again = tick();
+  out.send.insert(out.send.end(), again.send.begin(), again.send.end());
+}
+
+void WorkerCore::on(Effects& out, const Work& work) {
+  if (work.number != next_number_ || waiting_) return;  // a repetition
+  waiting_ = work;
+  ++next_number_;
+  start(out);
+}
+
+void WorkerCore::on(Effects&, const WorkDoneAck& ack) { unacked_done_.erase(ack.number); }
+
+void WorkerCore::on(Effects& out, const PushAck& ack) {
+  if (ack.parcel >= parcels_.size()) return;
+  ParcelState& parcel = parcels_[ack.parcel];
+  if (!parcel.unacked || parcel.unacked->sequence != ack.sequence) return;
+  const Step step = parcel.unacked->step;
+  parcel.unacked.reset();
+  if (parcel.queued) {
+    Push next = std::move(*parcel.queued);
+    parcel.queued.reset();
+    send_push(out, ack.parcel, std::move(next));
+  }
+  close(out, step);
+}
+
+void WorkerCore::on(Effects& out, const PullReply& reply) {
+  if (reply.parcel >= parcels_.size()) return;
+  ParcelState& parcel = parcels_[reply.parcel];
+  if (!parcel.pulling || parcel.pulling->ticket != reply.ticket) return;
+  parcel.pulling.reset();
+  parcel.arrived_step = reply.step;
+  parcel.arrived = reply;
+  advance(out);
+}
+
+void WorkerCore::on(Effects& out, const Refused& refused) {
+  switch (refused.reason) {
+    case Refused::Reason::stale_generation:
+      return;  // said again when the generation comes
+    case Refused::Reason::stale_incarnation:
+      out.finished = true;
+      return;
+    case Refused::Reason::malformed:
+      to_coordinator(out, Fault{cat(options_.self, ": a server refused parcel ", refused.parcel, " of step ",
+                                    refused.step, ": ", refused.detail)});
+  }
+}
+
+WorkerCore::Effects WorkerCore::tick() {
+  Effects out;
+  if (!membership_.layout) return out;
+  for (const Parcel& parcel : layout().parcels) {
+    const ParcelState& state = parcels_[parcel.id];
+    if (state.unacked) send(out, server_of(parcel.id), *state.unacked);
+    if (state.pulling) send(out, server_of(parcel.id), *state.pulling);
+  }
+  for (const auto& [server, install] : installing_)
+    send(out, {Role::server, server, membership_.servers[server]}, install);
+  for (const auto& [number, done] : unacked_done_) to_coordinator(out, done);
+  if (partial_) to_coordinator(out, *partial_);
+  if (!waiting_) to_coordinator(out, WorkRequest{next_number_});
+  return out;
+}
+
+// ---- a step --------------------------------------------------------------------------------------------------
+
+void WorkerCore::start(Effects& out) {
+  if (current_ || !waiting_) return;
+  current_ = std::move(waiting_);
+  waiting_.reset();
+  to_coordinator(out, WorkRequest{next_number_});
+  if (current_->kind == Work::Kind::upload) begin_upload(out);
+  else begin(out);
+}
+
+void WorkerCore::begin(Effects& out) {
+  const bool train = current_->kind == Work::Kind::train;
+  std::fill(weights_.begin(), weights_.end(), Tensor{});
+  std::fill(gradients_.begin(), gradients_.end(), Tensor{});
+  forwarded_ = 0;
+  backward_given_ = false;
+  sum_of_squares_ = 0;
+  non_finite_.clear();
+  if (train) {
+    OpenStep& open = open_[current_->step];
+    open.done.number = current_->number;
+    open.done.step = current_->step;
+    open.missing = 1;
+    for (const Parcel& parcel : layout().parcels) open.missing += parcel.policy.mode != Mode::all_reduce;
+    for (LayerId layer = 0; layer < layers_.size(); ++layer)
+      open.missing += policy(layer).mode == Mode::all_reduce;
+  }
+  for (const Parcel& parcel : layout().parcels) {
+    ParcelState& state = parcels_[parcel.id];
+    if (parcel.policy.mode == Mode::all_reduce) {
+      const LayerId layer = layout().slices[parcel.slices.front()].layer;
+      if (local_step_[layer] < 0 && !state.pulling && state.arrived_step != current_->step)
+        pull(out, parcel.id, current_->step);
+      continue;
+    }
+    // A test sees what the servers hold now, not what was read ahead for the next step.
+    const bool coming = state.queued || (state.pulling && state.pulling->step == current_->step);
+    if (!train || (!coming && state.arrived_step != current_->step)) pull(out, parcel.id, current_->step);
+  }
+  advance(out);
+}
+
+void WorkerCore::pull(Effects& out, ParcelId parcel, Step step) {
+  ParcelState& state = parcels_[parcel];
+  state.arrived_step = -1;
+  state.arrived = {};
+  state.pulling = Pull{parcel, step, next_ticket_++};
+  send(out, server_of(parcel), *state.pulling);
+}
+
+// Gives out the longest run of layers whose weights are here, then the backward pass.
+void WorkerCore::advance(Effects& out) {
+  if (!current_ || current_->kind == Work::Kind::upload || backward_given_) return;
+  const size_t first = forwarded_;
+  while (forwarded_ < layers_.size() && take_weights(static_cast<LayerId>(forwarded_))) ++forwarded_;
+  const bool train = current_->kind == Work::Kind::train;
+  const bool computes = current_->range.count > 0;
+  if (train && computes && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
+  if (forwarded_ < layers_.size()) return;
+  backward_given_ = true;
+  if (!train) {
+    out.tasks.push_back(Evaluate{*current_});
+  } else if (computes) {
+    out.tasks.push_back(Backward{*current_});
+  } else {
+    // Nothing to compute, but the step counts: others wait for this worker's word.
+    const Step step = current_->step;
+    for (size_t layer = layers_.size(); layer-- > 0;)
+      if (policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
+        gradients_[layer] = Tensor::zeros({layers_[layer].count});
+    push_everything(out);
+    end_current();
+    close(out, step);
+    start(out);
+  }
+}
+
+// Puts a layer's weights in place if all of them are here.
+bool WorkerCore::take_weights(LayerId layer) {
+  const Step step = current_->step;
+  const bool own = policy(layer).mode == Mode::all_reduce;
+  if (own && local_step_[layer] >= 0) {
+    if (local_step_[layer] != step) return false;
+    weights_[layer] = local_[layer].values;
+    return true;
+  }
+  for (ParcelId parcel : parcels_of_[layer])
+    if (parcels_[parcel].arrived_step != step) return false;
+
+  OpenStep* open = current_->kind == Work::Kind::train ? &open_.at(step) : nullptr;
+  const int64_t count = layers_[layer].count;
+  Tensor whole;
+  SliceState local;
+  for (ParcelId parcel : parcels_of_[layer]) {
+    const PullReply& reply = parcels_[parcel].arrived;
+    const auto& slices = layout().parcels[parcel].slices;
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const Slice& slice = layout().slices[slices[i]];
+      if (slice.layer != layer) continue;
+      if (open) {
+        open->done.pulled_bytes += static_cast<int64_t>(reply.values[i].bytes());
+        open->done.max_lag = std::max(open->done.max_lag, reply.lag);
+      }
+      if (!own && slice.count() == count) {
+        whole = reply.values[i];  // the server's published version itself
+        continue;
+      }
+      if (!whole) whole = Tensor::empty({count});
+      std::memcpy(whole.data<float>() + slice.begin, reply.values[i].data<float>(), reply.values[i].bytes());
+      if (!own) continue;
+      const SliceState& state = reply.state[i];
+      local.updates = state.updates;
+      local.state.resize(state.state.size());
+      for (size_t k = 0; k < state.state.size(); ++k) {
+        if (!local.state[k]) local.state[k] = Tensor::empty({count});
+        std::memcpy(local.state[k].data<float>() + slice.begin, state.state[k].data<float>(),
+                    state.state[k].bytes());
+      }
+    }
+  }
+  weights_[layer] = whole;
+  if (own) {
+    local.values = whole;
+    local_[layer] = std::move(local);
+    local_step_[layer] = step;
+  }
+  return true;
+}
+
+WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
+                                               bool finite) {
+  Effects out;
+  TROUPE_CHECK(current_ && current_->step == step, "gradient of step ", step);
+  gradients_[layer] = std::move(gradient);
+  sum_of_squares_ += sum_of_squares;
+  if (!finite) {
+    non_finite_.push_back(layer);
+    if (!options_.skip_non_finite)
+      to_coordinator(out, Fault{cat("the gradient of layer ", layers_[layer].name, " on worker ",
+                                    options_.self.index, " in step ", step,
+                                    " holds NaN or Inf; lower the learning rate, clip the gradient "
+                                    "(train.clip_norm), or skip such steps (train.on_nonfinite = \"skip\")")});
+  }
+  if (holds_pushes() || !non_finite_.empty()) return out;
+  if (policy(layer).mode == Mode::all_reduce) reduce(out, layer);
+  else push_ready_parcels(out, layer);
+  return out;
+}
+
+WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats, double compute_s,
+                                              double wait_s) {
+  Effects out;
+  TROUPE_CHECK(current_ && current_->step == step, "backward of step ", step);
+  OpenStep& open = open_.at(step);
+  open.done.stats = stats;
+  open.done.compute_s = compute_s;
+  open.done.wait_s = wait_s;
+  for (LayerId layer : non_finite_)
+    open.done.non_finite += cat(open.done.non_finite.empty() ? "layer " : ", layer ", layers_[layer].name);
+  // Under "stop" a step with NaN is never pushed: the Fault is on its way, and the run ends.
+  if (!non_finite_.empty() && !options_.skip_non_finite) return out;
+  if (holds_pushes()) push_everything(out);
+  end_current();
+  close(out, step);
+  start(out);
+  return out;
+}
+
+// ---- pushes ----------------------------------------------------------------------------------------------------
+
+void WorkerCore::push_everything(Effects& out) {
+  for (size_t i = layers_.size(); i-- > 0;) {
+    const auto layer = static_cast<LayerId>(i);
+    if (policy(layer).mode != Mode::all_reduce) continue;
+    // The sum of all workers then says that this step is not finite, whichever layer it was.
+    if (!non_finite_.empty()) gradients_[i].data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    reduce(out, layer);
+  }
+  for (size_t i = layout().parcels.size(); i-- > 0;)
+    if (layout().parcels[i].policy.mode != Mode::all_reduce) push(out, static_cast<ParcelId>(i));
+}
+
+void WorkerCore::push_ready_parcels(Effects& out, LayerId layer) {
+  for (ParcelId parcel : parcels_of_[layer]) {
+    const auto& slices = layout().parcels[parcel].slices;
+    if (std::all_of(slices.begin(), slices.end(),
+                    [&](SliceId s) { return bool(gradients_[layout().slices[s].layer]); }))
+      push(out, parcel);
+  }
+}
+
+void WorkerCore::push(Effects& out, ParcelId id) {
+  const Parcel& parcel = layout().parcels[id];
+  Push push;
+  push.parcel = id;
+  push.step = current_->step;
+  push.schedule_step = current_->schedule_step;
+  push.finite = non_finite_.empty();
+  if (push.finite && current_->range.count > 0) {
+    push.samples = current_->range.count;
+    for (SliceId s : parcel.slices) {
+      const Slice& slice = layout().slices[s];
+      push.gradients.push_back(gradients_[slice.layer].view(slice.begin, {slice.count()}));
+      open_.at(push.step).done.pushed_bytes += static_cast<int64_t>(push.gradients.back().bytes());
+    }
+    if (parcel.policy.immediate() && options_.clip_norm > 0) {
+      const double norm = std::sqrt(sum_of_squares_) / static_cast<double>(push.samples);
+      if (norm > options_.clip_norm) push.scale = options_.clip_norm / norm;
+    }
+  }
+  ParcelState& state = parcels_[id];
+  if (state.unacked) {
+    TROUPE_CHECK(!state.queued, "parcel ", id, " has pushes of steps ", state.unacked->step, " and ",
+                 state.queued->step, " open");
+    state.queued = std::move(push);
+  } else {
+    send_push(out, id, std::move(push));
+  }
+}
+
+void WorkerCore::send_push(Effects& out, ParcelId id, Push push) {
+  push.sequence = next_sequence_[layout().parcels[id].server]++;
+  const Step next = push.step + 1;
+  send(out, server_of(id), push);
+  parcels_[id].unacked = std::move(push);
+  pull(out, id, next);
+}
+
+// ---- all_reduce layers ---------------------------------------------------------------------------------------------
+
+void WorkerCore::reduce(Effects& out, LayerId layer) {
+  if (reduce_work_.number != current_->number) {
+    reduce_work_ = *current_;
+    reduced_squares_ = 0;
+    reduced_finite_ = true;
+  }
+  out.tasks.push_back(Reduce{current_->step, layer, gradients_[layer]});
+}
+
+WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
+                                        bool finite) {
+  Effects out;
+  TROUPE_CHECK(reduce_work_.step == step, "reduced step ", step, " of ", reduce_work_.step);
+  reduced_[layer] = std::move(gradient);
+  const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
+  reduced_squares_ += sum_of_squares / (samples * samples);
+  reduced_finite_ = reduced_finite_ && finite;
+  if (!holds_pushes()) {
+    if (finite) {
+      apply(out, layer, 1, false);
+    } else {
+      to_coordinator(out, Fault{cat("the summed gradient of layer ", layers_[layer].name, " in step ", step,
+                                    " holds NaN or Inf")});
+    }
+    return out;
+  }
+  if (!all_reduced()) return out;
+  if (early_verdict_ && early_verdict_->step == step) {
+    const Verdict verdict = *early_verdict_;
+    on(out, verdict);
+  } else if (lowest()) {
+    partial_ = Partial{step, reduced_squares_, reduced_finite_, reduced_finite_ ? "" : "an all_reduce layer"};
+    to_coordinator(out, *partial_);
+  }
+  return out;
+}
+
+void WorkerCore::on(Effects& out, const Verdict& verdict) {
+  if (verdict.step != reduce_work_.step || !all_reduced()) {
+    early_verdict_ = verdict;  // this worker's last reduction is still under way
+    return;
+  }
+  partial_.reset();
+  const std::map<LayerId, Tensor> layers = reduced_;
+  for (const auto& [layer, gradient] : layers) apply(out, layer, verdict.scale, verdict.skip);
+}
+
+bool WorkerCore::all_reduced() const {
+  size_t all = 0;
+  for (const Policy& policy : layout().policies) all += policy.mode == Mode::all_reduce;
+  return reduced_.size() == all;
+}
+
+void WorkerCore::apply(Effects& out, LayerId layer, double scale, bool skip) {
+  Tensor gradient = std::move(reduced_.at(layer));
+  reduced_.erase(layer);
+  if (skip || reduce_work_.step_samples == 0) {
+    Effects done = applied_locally(reduce_work_.step, layer, local_[layer]);
+    out.send.insert(out.send.end(), done.send.begin(), done.send.end());
+    out.tasks.insert(out.tasks.end(), done.tasks.begin(), done.tasks.end());
+    return;
+  }
+  out.tasks.push_back(ApplyLocal{reduce_work_.step, reduce_work_.schedule_step, layer, std::move(gradient),
+                                 scale / static_cast<double>(reduce_work_.step_samples), local_[layer]});
+}
+
+WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceState local) {
+  Effects out;
+  local_[layer] = std::move(local);
+  local_step_[layer] = step + 1;
+  close(out, step);
+  advance(out);
+  return out;
+}
+
+std::vector<Segment> WorkerCore::segments(LayerId layer) const {
+  std::vector<Segment> segments;
+  for (const ParamSpec& param : layers_[layer].params)
+    segments.push_back({param.offset, param.offset + param.shape.count(), param.kind});
+  return segments;
+}
+
+void WorkerCore::begin_upload(Effects& out) {
+  const std::vector<Slice>& slices = layout().slices;
+  for (const Slice& slice : slices) {
+    const SliceState& local = local_[slice.layer];
+    if (policy(slice.layer).mode != Mode::all_reduce || !local.values) continue;
+    SliceState part;
+    part.slice = slice.id;
+    part.updates = local.updates;
+    part.values = local.values.view(slice.begin, {slice.count()}).clone();
+    for (const Tensor& state : local.state)
+      part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
+    Install& install = installing_[slice.server];
+    install.round = current_->number;
+    install.slices.push_back(std::move(part));
+  }
+  for (const auto& [server, install] : installing_)
+    send(out, {Role::server, server, membership_.servers[server]}, install);
+  if (installing_.empty()) finish_other_work(out, {}, 0);
+}
+
+void WorkerCore::on(Effects& out, const InstallAck& ack, ServerId server) {
+  auto found = installing_.find(server);
+  if (found == installing_.end() || found->second.round != ack.round) return;
+  installing_.erase(found);
+  if (installing_.empty()) finish_other_work(out, {}, 0);
+}
+
+// ---- the end of a piece of work ---------------------------------------------------------------------------------
+
+WorkerCore::Effects WorkerCore::evaluated(const StepStats& stats, double compute_s) {
+  Effects out;
+  finish_other_work(out, stats, compute_s);
+  return out;
+}
+
+void WorkerCore::finish_other_work(Effects& out, const StepStats& stats, double compute_s) {
+  WorkDone done;
+  done.number = current_->number;
+  done.kind = current_->kind;
+  done.step = current_->step;
+  done.stats = stats;
+  done.compute_s = compute_s;
+  unacked_done_[done.number] = done;
+  to_coordinator(out, done);
+  end_current();
+  start(out);
+}
+
+void WorkerCore::close(Effects& out, Step step) {
+  auto found = open_.find(step);
+  if (found == open_.end() || --found->second.missing > 0) return;
+  WorkDone done = std::move(found->second.done);
+  open_.erase(found);
+  unacked_done_[done.number] = done;
+  to_coordinator(out, done);
+}
+
+void WorkerCore::end_current() {
+  current_.reset();
+  std::fill(weights_.begin(), weights_.end(), Tensor{});
+}
+
+Endpoint WorkerCore::server_of(ParcelId parcel) const {
+  const ServerId server = layout().parcels[parcel].server;
+  return {Role::server, server, membership_.servers[server]};
+}
+
+bool WorkerCore::lowest() const {
+  for (WorkerId worker = 0; worker < options_.self.index; ++worker)
+    if (membership_.workers[worker]) return false;
+  return true;
+}
+
+void WorkerCore::send(Effects& out, Endpoint to, Message body) const {
+  out.send.push_back({options_.self, to, membership_.generation, std::move(body)});
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,110 @@
+#pragma once
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <troupe/kernels/base/result.h>
+#include <troupe/ps/ids.h>
+#include <troupe/ps/messages.h>
+
+namespace troupe::ps {
+
+struct DealerOptions {
+  int64_t train_samples = 0;
+  int64_t epochs = 1;                 ///< 0: only `max_steps` ends the run
+  int64_t max_steps = 0;              ///< 0: only `epochs` ends the run; with both whichever comes first
+  int64_t global_batch = 1;           ///< samples of one step of all workers
+  std::vector<int64_t> worker_batch;  ///< by slot; its size is the number of workers, its sum the global batch
+  bool lockstep = true;               ///< Layout::lockstep()
+};
+
+/// Equal parts; what does not divide goes to the lower ranks.
+std::vector<int64_t> equal_split(int64_t global_batch, int64_t workers);
+
+/// What a checkpoint keeps of a dealer. It says nothing of workers, so that any number of them can go on:
+/// every sample before (epoch, begin) has been trained on, except those in `returned`.
+struct DealerState {
+  int64_t train_samples = 0;
+  int64_t epoch = 0;
+  int64_t begin = 0;  ///< in the epoch's order
+  Step step = 0;      ///< every worker's next
+  std::vector<SampleRange> returned;
+  bool operator==(const DealerState&) const = default;
+};
+
+/// One piece of work for one worker.
+struct Deal {
+  Step step = 0;
+  Step schedule_step = 0;    ///< samples dealt before this step / global batch: what learning-rate schedules follow
+  int64_t step_samples = 0;  ///< lockstep: of all workers together; else range.count
+  SampleRange range;         ///< count may be 0 under lockstep; never crosses an epoch's end
+  bool operator==(const Deal&) const = default;
+};
+
+/// Says who trains on which samples: the coordinator's part of the data path. Samples are positions in an
+/// epoch's order (`Sampler`); every position of every epoch is dealt once, whatever the batch sizes.
+///
+/// Under lockstep a step's samples are a pure function of the step: contiguous, cut by worker batch; an
+/// epoch's short last batch is cut in proportion (some workers may get 0 samples). Otherwise each request
+/// takes the next worker_batch[w] positions, and an epoch's short rest goes to whoever asks: faster workers
+/// train on more. For n = 10, batches {4, 2}:
+///
+///   lockstep   step 0: w0 [0,4) w1 [4,6)   step 1: w0 [6,8) w1 [8,10)   step 2: next epoch
+///   on demand  w0 [0,4)  w1 [4,6)  w1 [6,8)  w0 [8,10)   whoever asks takes what is next
+///
+/// A plain object for one thread. Nothing here says that work happened: `completed` does.
+class Dealer {
+ public:
+  /// Senseless numbers, more workers than samples, batches that do not add up, and a state of another data
+  /// set are errors that name every term.
+  static Result<Dealer> make(DealerOptions options, std::optional<DealerState> state = {});
+
+  /// The worker's next piece; none when it has no more (others may still have).
+  std::optional<Deal> next(WorkerId worker);
+  /// What `next` would give.
+  std::optional<Deal> peek(WorkerId worker) const;
+  /// A step without samples, so that a worker's clock moves where others wait for it. On demand only.
+  Deal idle(WorkerId worker);
+  void completed(WorkerId worker, Step step);
+  /// The worker's actor was replaced in its slot: what it had not completed is dealt to the slot again, same
+  /// steps and samples, so that servers recognise what they have already taken.
+  void restart(WorkerId worker);
+  /// The slot is gone: what it had not completed goes to whoever asks next. On demand only; under lockstep
+  /// make a new dealer from `state()` with the workers that remain.
+  void give_back(WorkerId worker);
+
+  /// Everything is dealt and completed.
+  bool done() const;
+  /// Work that was dealt and not completed counts as not done.
+  DealerState state() const;
+  int64_t samples_dealt() const;
+  /// Of the whole run, from its first step: the samples, and the steps of learning-rate schedules.
+  int64_t total_samples() const { return total_samples_; }
+  Step total_schedule_steps() const;
+
+ private:
+  struct Slot {
+    Step next = 0;
+    std::vector<Deal> outstanding;
+    std::deque<Deal> again;  ///< to be dealt to this slot once more
+  };
+
+  Dealer(DealerOptions options, DealerState start);
+  DealerState lockstep_position(Step step) const;
+  std::optional<Deal> lockstep_deal(Step step) const;  ///< of all workers together
+  SampleRange share(const SampleRange& all, WorkerId worker) const;
+  std::optional<Deal> take(DealerState& cursor, int64_t at_most) const;
+  std::optional<Deal> deal(WorkerId worker, DealerState& cursor) const;
+  int64_t samples_before(const DealerState& position) const;
+  Step furthest() const;
+
+  DealerOptions options_;
+  std::vector<int64_t> batch_end_;  ///< running sum of worker_batch
+  std::vector<Slot> slots_;
+  DealerState start_;   ///< what lockstep steps are counted from
+  DealerState cursor_;  ///< on demand: what has been dealt; `step` unused
+  int64_t total_samples_ = 0;
+};
+
+}  // namespace troupe::ps

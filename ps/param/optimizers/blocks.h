@@ -1,0 +1,70 @@
+#pragma once
+#include <algorithm>
+
+#include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/optimizer.h>
+
+/// The loop that all optimizers share: a block of the gradient is summed where it stays in the first-level
+/// cache, and used up before the next one. `in` and `out` may be the same memory, so that loops say `omp simd`
+/// (no element depends on another) instead of `restrict`.
+namespace troupe::ps {
+
+constexpr int64_t kBlockElements = 2048;  // 8 KiB: the sum, and four streams beside it, fit 48 KiB
+
+/// Elements [at, at + n) of the summed gradient: where it lies if one worker sent it, else in `sum`.
+inline const float* sum_block(std::span<const std::span<const float>> gradients, int64_t at, int64_t n, float* sum) {
+  if (gradients.size() == 1) return gradients[0].data() + at;
+  const float* first = gradients[0].data() + at;
+  const float* second = gradients[1].data() + at;
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] = first[i] + second[i];
+  for (size_t k = 2; k < gradients.size(); ++k) {
+    const float* next = gradients[k].data() + at;
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] += next[i];
+  }
+  return sum;
+}
+
+/// body(at, n, gradient of [at, at + n)) for the blocks of a segment, ascending.
+template <class Body>
+void for_each_block(const SliceUpdate& u, const Segment& segment, const Body& body) {
+  alignas(64) float sum[kBlockElements];
+  for (int64_t at = segment.begin; at < segment.end; at += kBlockElements) {
+    const int64_t n = std::min(kBlockElements, segment.end - at);
+    body(at, n, sum_block(u.gradients, at, n, sum));
+  }
+}
+
+inline void apply_statistic(const SliceUpdate& u, const Segment& segment) {
+  const auto scale = static_cast<float>(u.gradient_scale * u.rate_scale);
+  for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+    const float* in = u.in.data() + at;
+    float* out = u.out.data() + at;
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i] - scale * g[i];
+  });
+}
+
+/// update(segment, its weight decay) for every segment that is not a statistic; those are done here.
+template <class Update>
+void for_each_segment(const SliceUpdate& u, size_t states, double weight_decay, const Update& update) {
+  TROUPE_CHECK(!u.gradients.empty() && u.in.size() == u.out.size() && u.state.size() == states, u.gradients.size(),
+               " gradients, ", u.in.size(), " -> ", u.out.size(), " parameters, ", u.state.size(), " states of ", states);
+  for (const auto& g : u.gradients) TROUPE_CHECK(g.size() == u.in.size(), g.size(), " of ", u.in.size());
+  for (const auto& s : u.state) TROUPE_CHECK(s.size() == u.in.size(), s.size(), " of ", u.in.size());
+  for (const Segment& segment : u.segments) {
+    if (segment.kind == ParamKind::statistic)
+      apply_statistic(u, segment);
+    else
+      update(segment, static_cast<float>(segment.kind == ParamKind::weight ? weight_decay : 0));
+  }
+}
+
+inline float gradient_scale(const SliceUpdate& u) { return static_cast<float>(u.gradient_scale * u.clip_scale); }
+
+inline double rate(const OptimizerOptions& options, const SliceUpdate& u) {
+  return learning_rate(options, u.schedule_step) * u.rate_scale;
+}
+
+}  // namespace troupe::ps
