@@ -24,7 +24,9 @@ const test::FixtureCase& recorded(const std::string& name) {
 }
 
 // The files have nine digits.
-double tolerance_of(DType dtype) { return dtype == DType::f64 ? 1e-8 : 2e-6; }
+double tolerance_of(DType dtype) {
+  return dtype == DType::f64 ? 1e-8 : 2e-6;
+}
 
 // The named tensors one after the other, as a layer's flat vector.
 Tensor flat(const test::FixtureCase& example, const std::vector<std::string>& names, DType dtype) {
@@ -33,7 +35,8 @@ Tensor flat(const test::FixtureCase& example, const std::vector<std::string>& na
     const auto part = example.tensor(name).span<double>();
     values.insert(values.end(), part.begin(), part.end());
   }
-  return test::as(dtype, Tensor::from(std::span<const double>(values), {static_cast<int64_t>(values.size())}));
+  return test::as(dtype,
+                  Tensor::from(std::span<const double>(values), {static_cast<int64_t>(values.size())}));
 }
 
 struct Outcome {
@@ -67,24 +70,33 @@ void check(const nn::Layer& layer, const test::FixtureCase& example, const std::
 
 nn::Conv2d conv_of(const test::FixtureCase& example) {
   const Shape& weight = example.tensor("weight").shape();
-  return {weight[1], weight[0], weight[2],
-          {.stride = std::stoll(example.setting("stride")), .padding = std::stoll(example.setting("padding"))}};
+  return {
+      weight[1],
+      weight[0],
+      weight[2],
+      {.stride = std::stoll(example.setting("stride")), .padding = std::stoll(example.setting("padding"))}};
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(layers_against_pytorch)
 
-BOOST_AUTO_TEST_CASE(LinearAgrees) { check(nn::Linear(5, 4), recorded("linear"), {"weight", "bias"}); }
+BOOST_AUTO_TEST_CASE(LinearAgrees) {
+  check(nn::Linear(5, 4), recorded("linear"), {"weight", "bias"});
+}
 
 BOOST_AUTO_TEST_CASE(ConvolutionAgrees) {
   check(conv_of(recorded("conv2d")), recorded("conv2d"), {"weight", "bias"});
   check(conv_of(recorded("conv2d_stride_2")), recorded("conv2d_stride_2"), {"weight", "bias"});
 }
 
-BOOST_AUTO_TEST_CASE(MaxPoolAgrees) { check(nn::MaxPool({.window = 2, .stride = 2}), recorded("max_pool"), {}); }
+BOOST_AUTO_TEST_CASE(MaxPoolAgrees) {
+  check(nn::MaxPool({.window = 2, .stride = 2}), recorded("max_pool"), {});
+}
 
-BOOST_AUTO_TEST_CASE(GeluAgrees) { check(nn::ActivationLayer(Activation::gelu), recorded("gelu"), {}); }
+BOOST_AUTO_TEST_CASE(GeluAgrees) {
+  check(nn::ActivationLayer(Activation::gelu), recorded("gelu"), {});
+}
 
 BOOST_AUTO_TEST_CASE(LayerNormAgrees) {
   const auto& example = recorded("layer_norm");
@@ -99,7 +111,8 @@ BOOST_AUTO_TEST_CASE(BatchNormAgreesAndSoDoItsStatisticsAfterAStep) {
   for (DType dtype : {DType::f64, DType::f32}) {
     const Tensor x = test::as(dtype, example.tensor("input"));
     const Tensor weights = flat(example, {"weight", "bias", "running_mean", "running_variance"}, dtype);
-    const Outcome outcome = run(nn::BatchNorm(3), weights, x, test::as(dtype, example.tensor("output_gradient")));
+    const Outcome outcome =
+        run(nn::BatchNorm(3), weights, x, test::as(dtype, example.tensor("output_gradient")));
     const double tolerance = tolerance_of(dtype);
     BOOST_TEST(difference(outcome.y, example.tensor("output"), tolerance) == "");
     BOOST_TEST(difference(outcome.dx, example.tensor("input_gradient"), tolerance) == "");

@@ -39,13 +39,15 @@ nn::ModelSpec mlp_spec() {
   return {.kind = "mlp", .input = {10}, .classes = 3, .hidden = {8}, .dropout = 0.2};
 }
 nn::ModelSpec cnn_spec() {
-  return {.kind = "cnn", .input = {1, 8, 8}, .classes = 3, .hidden = {8}, .channels = {4, 6}, .batch_norm = true};
+  return {
+      .kind = "cnn", .input = {1, 8, 8}, .classes = 3, .hidden = {8}, .channels = {4, 6}, .batch_norm = true};
 }
 
 struct Fixture {
   explicit Fixture(const nn::ModelSpec& spec)
       : source(std::make_shared<nn::Model>(std::move(*nn::make_model(spec))),
-               std::make_shared<Clusters>(spec.input, 600, 1), std::make_shared<Clusters>(spec.input, 300, 2)) {
+               std::make_shared<Clusters>(spec.input, 600, 1),
+               std::make_shared<Clusters>(spec.input, 300, 2)) {
     for (size_t layer = 0; layer < source.layers().size(); ++layer) {
       Tensor values = Tensor::empty({source.layers()[layer].count});
       source.initialize(layer, 1, values.span<float>());
@@ -91,7 +93,8 @@ BOOST_AUTO_TEST_CASE(AStepInRangesEqualsAStepInOne) {
     const auto actual = parts.step(samples);
     BOOST_TEST(actual.stats.loss_sum == expected.stats.loss_sum);
     for (size_t layer = 0; layer < count; ++layer)
-      BOOST_TEST(test::same_bits(actual.gradients[layer], expected.gradients[layer]), spec.kind << " " << layer);
+      BOOST_TEST(test::same_bits(actual.gradients[layer], expected.gradients[layer]),
+                 spec.kind << " " << layer);
   }
 }
 
@@ -106,7 +109,8 @@ BOOST_AUTO_TEST_CASE(GradientsAreSumsOverSamples) {
   auto spec = mlp_spec();
   spec.dropout = 0;
   Fixture fixture(spec);
-  const auto left = fixture.step(range(0, 20)), right = fixture.step(range(20, 50)), both = fixture.step(range(0, 50));
+  const auto left = fixture.step(range(0, 20)), right = fixture.step(range(20, 50)),
+             both = fixture.step(range(0, 50));
   BOOST_TEST(std::abs(left.stats.loss_sum + right.stats.loss_sum - both.stats.loss_sum) < 1e-4);
   BOOST_TEST(left.stats.correct + right.stats.correct == both.stats.correct);
   BOOST_TEST(both.stats.samples == 50);
@@ -135,8 +139,9 @@ BOOST_AUTO_TEST_CASE(ABatchWithoutSamplesGivesZeroGradients) {
     BOOST_TEST(step.stats.samples == 0);
     BOOST_TEST(step.stats.loss_sum == 0);
     for (size_t layer = 0; layer < step.gradients.size(); ++layer)
-      BOOST_TEST(test::same_bits(step.gradients[layer], Tensor::zeros({fixture.source.layers()[layer].count})),
-                 fixture.source.layers()[layer].name);
+      BOOST_TEST(
+          test::same_bits(step.gradients[layer], Tensor::zeros({fixture.source.layers()[layer].count})),
+          fixture.source.layers()[layer].name);
   }
 }
 
@@ -174,7 +179,8 @@ BOOST_AUTO_TEST_CASE(DescendingTheGradientLearns) {
           const float rate = param.kind == ParamKind::statistic ? 1.f : 0.3f;
           Tensor values = fixture.weights[layer].view(param.offset, param.shape);
           const Tensor gradient = result.gradients[layer].view(param.offset, param.shape);
-          for (int64_t i = 0; i < values.count(); ++i) values.data<float>()[i] -= rate * gradient.data<float>()[i] / 60;
+          for (int64_t i = 0; i < values.count(); ++i)
+            values.data<float>()[i] -= rate * gradient.data<float>()[i] / 60;
         }
     }
     const StepStats stats = fixture.source.evaluate(range(0, 300), fixture.weights);

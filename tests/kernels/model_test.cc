@@ -33,7 +33,8 @@ struct Example {
     for (size_t layer = 0; layer < model.layers().size(); ++layer) {
       std::vector<float> values(static_cast<size_t>(model.layers()[layer].count));
       model.initialize(layer, 1, values);
-      weights.push_back(test::as(DType::f64, Tensor::from(std::span<const float>(values), {model.layers()[layer].count})));
+      weights.push_back(
+          test::as(DType::f64, Tensor::from(std::span<const float>(values), {model.layers()[layer].count})));
     }
     x = test::normal(5, nn::batch_shape(5, model.input_shape()));
     const std::vector<int32_t> classes{0, 2, 1, 2, 0};
@@ -51,8 +52,9 @@ struct Example {
   std::vector<Tensor> gradients() {
     std::vector<Tensor> all(weights.size());
     loss();
-    model.backward(pass(), weights, dlogits, [&](size_t layer, Tensor gradient) { all[layer] = std::move(gradient); },
-                   context);
+    model.backward(
+        pass(), weights, dlogits, [&](size_t layer, Tensor gradient) { all[layer] = std::move(gradient); },
+        context);
     return all;
   }
 
@@ -68,11 +70,13 @@ void check_gradients(const ModelSpec& spec) {
   const auto gradients = example.gradients();
   for (size_t layer = 0; layer < gradients.size(); ++layer) {
     const LayerSpec& about = example.model.layers()[layer];
-    Tensor probed = test::finite_differences(example.weights[layer], [&] { return example.loss(); }, 60);
+    Tensor probed = test::finite_differences(
+        example.weights[layer], [&] { return example.loss(); }, 60);
     for (const ParamSpec& param : about.params)
       for (int64_t i = 0; param.kind == ParamKind::statistic && i < param.shape.count(); ++i)
         probed.data<double>()[param.offset + i] = std::nan("");
-    BOOST_TEST(test::gradient_difference(gradients[layer], probed, 1e-6) == "", spec.kind << " " << about.name);
+    BOOST_TEST(test::gradient_difference(gradients[layer], probed, 1e-6) == "",
+               spec.kind << " " << about.name);
   }
 }
 
@@ -80,6 +84,13 @@ std::vector<std::string> layer_names(const nn::Model& model) {
   std::vector<std::string> names;
   for (const LayerSpec& layer : model.layers()) names.push_back(layer.name);
   return names;
+}
+
+// The spec with one field changed.
+template <class Value>
+ModelSpec with(ModelSpec spec, Value ModelSpec::*field, std::type_identity_t<Value> value) {
+  spec.*field = std::move(value);
+  return spec;
 }
 
 // make_model refuses the spec and names the setting.
@@ -113,17 +124,20 @@ BOOST_AUTO_TEST_CASE(CnnGradientsAreRight) {
   check_gradients(spec);
 }
 
-BOOST_AUTO_TEST_CASE(ResnetGradientsAreRight) { check_gradients(small_resnet()); }
+BOOST_AUTO_TEST_CASE(ResnetGradientsAreRight) {
+  check_gradients(small_resnet());
+}
 
 BOOST_AUTO_TEST_CASE(LayersHaveTheNamesAndShapesOfTheirKind) {
   BOOST_TEST(layer_names(built(small_mlp())) == (std::vector<std::string>{"fc1", "fc2", "fc3"}));
   BOOST_TEST(layer_names(built(small_cnn())) == (std::vector<std::string>{"conv1", "conv2", "fc1", "fc2"}));
-  BOOST_TEST(layer_names(built(small_resnet())) ==
-             (std::vector<std::string>{
-                 "stem", "stem_bn", "group1_block1_conv1", "group1_block1_bn1", "group1_block1_conv2",
-                 "group1_block1_bn2", "group2_block1_conv1", "group2_block1_bn1", "group2_block1_conv2",
-                 "group2_block1_bn2", "group2_block1_shortcut", "group2_block1_shortcut_bn", "group2_block2_conv1",
-                 "group2_block2_bn1", "group2_block2_conv2", "group2_block2_bn2", "fc"}));
+  BOOST_TEST(
+      layer_names(built(small_resnet())) ==
+      (std::vector<std::string>{"stem", "stem_bn", "group1_block1_conv1", "group1_block1_bn1",
+                                "group1_block1_conv2", "group1_block1_bn2", "group2_block1_conv1",
+                                "group2_block1_bn1", "group2_block1_conv2", "group2_block1_bn2",
+                                "group2_block1_shortcut", "group2_block1_shortcut_bn", "group2_block2_conv1",
+                                "group2_block2_bn1", "group2_block2_conv2", "group2_block2_bn2", "fc"}));
   const LayerSpec fc1 = built(small_cnn()).layers()[2];
   BOOST_TEST(fc1.params[0].name == "fc1.weight");
   BOOST_TEST((fc1.params[0].shape == Shape{5, 16}));
@@ -171,8 +185,9 @@ BOOST_AUTO_TEST_CASE(GradientsComeLastLayerFirstAndOnce) {
   Example example(small_resnet());
   example.loss();
   std::vector<size_t> order, expected;
-  example.model.backward(example.pass(), example.weights, example.dlogits,
-                         [&](size_t layer, Tensor) { order.push_back(layer); }, example.context);
+  example.model.backward(
+      example.pass(), example.weights, example.dlogits, [&](size_t layer, Tensor) { order.push_back(layer); },
+      example.context);
   for (size_t layer = example.weights.size(); layer-- > 0;) expected.push_back(layer);
   BOOST_TEST(order == expected);
 }
@@ -187,50 +202,46 @@ BOOST_AUTO_TEST_CASE(TwoPassesInFlightDoNotDisturbEachOther) {
   example.model.forward(example.pass(), example.weights, 0, 2, example.context);
   example.model.forward(example.pass(), example.weights, 0, count, other);
   example.model.forward(example.pass(), example.weights, 2, count, example.context);
-  example.model.backward(example.pass(), example.weights, other.take_output().clone(), [](size_t, Tensor) {}, other);
+  example.model.backward(
+      example.pass(), example.weights, other.take_output().clone(), [](size_t, Tensor) {}, other);
   nn::softmax_cross_entropy(example.pass(), example.context.take_output(), example.labels, example.dlogits);
   example.model.backward(
       example.pass(), example.weights, example.dlogits,
-      [&](size_t layer, Tensor gradient) { BOOST_TEST(test::same_bits(gradient, alone[layer]), "layer " << layer); },
+      [&](size_t layer, Tensor gradient) {
+        BOOST_TEST(test::same_bits(gradient, alone[layer]), "layer " << layer);
+      },
       example.context);
 }
 
 BOOST_AUTO_TEST_CASE(ARangeThatSkipsALayerIsABug) {
   Example example(small_mlp());
   example.context.begin(example.x);
-  BOOST_CHECK_THROW(example.model.forward(example.pass(), example.weights, 1, 2, example.context), CheckFailure);
+  BOOST_CHECK_THROW(example.model.forward(example.pass(), example.weights, 1, 2, example.context),
+                    CheckFailure);
 }
 
 BOOST_AUTO_TEST_CASE(SettingsOutOfRangeAreRefusedByName) {
-  const auto refuse = [](ModelSpec spec, auto change, const char* setting) {
-    change(spec);
-    check_refused(spec, setting);
-  };
-  refuse(small_mlp(), [](ModelSpec& s) { s.kind = "transformer"; }, "model.kind");
-  refuse(small_mlp(), [](ModelSpec& s) { s.hidden = {5, 0}; }, "model.hidden[1]");
-  refuse(small_mlp(), [](ModelSpec& s) { s.hidden = {1 << 20, 1 << 20}; }, "fc2");
-  refuse(small_mlp(), [](ModelSpec& s) { s.activation = "tanh"; }, "model.activation");
-  refuse(small_mlp(), [](ModelSpec& s) { s.dropout = 1; }, "model.dropout");
-  refuse(small_mlp(), [](ModelSpec& s) { s.dropout = std::nan(""); }, "model.dropout");
-  refuse(small_mlp(), [](ModelSpec& s) { s.classes = 0; }, "classes");
-  refuse(small_cnn(), [](ModelSpec& s) { s.channels = {3, -1}; }, "model.channels[1]");
-  refuse(small_cnn(), [](ModelSpec& s) { s.kernel = 4; }, "model.kernel");
-  refuse(small_resnet(), [](ModelSpec& s) { s.blocks = {1, 0}; }, "model.blocks[1]");
+  check_refused(with(small_mlp(), &ModelSpec::kind, "transformer"), "model.kind");
+  check_refused(with(small_mlp(), &ModelSpec::hidden, {5, 0}), "model.hidden[1]");
+  check_refused(with(small_mlp(), &ModelSpec::hidden, {1 << 20, 1 << 20}), "fc2");
+  check_refused(with(small_mlp(), &ModelSpec::activation, "tanh"), "model.activation");
+  check_refused(with(small_mlp(), &ModelSpec::dropout, 1), "model.dropout");
+  check_refused(with(small_mlp(), &ModelSpec::dropout, std::nan("")), "model.dropout");
+  check_refused(with(small_mlp(), &ModelSpec::classes, 0), "classes");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {3, -1}), "model.channels[1]");
+  check_refused(with(small_cnn(), &ModelSpec::kernel, 4), "model.kernel");
+  check_refused(with(small_resnet(), &ModelSpec::blocks, {1, 0}), "model.blocks[1]");
 }
 
 BOOST_AUTO_TEST_CASE(SettingsThatDoNotFitEachOtherOrTheDataAreRefused) {
-  const auto refuse = [](ModelSpec spec, auto change, const char* setting) {
-    change(spec);
-    check_refused(spec, setting);
-  };
-  refuse(small_cnn(), [](ModelSpec& s) { s.input = {64}; }, "model.kind");
-  refuse(small_cnn(), [](ModelSpec& s) { s.channels = {}; }, "model.channels");
-  refuse(small_cnn(), [](ModelSpec& s) { s.channels = {1, 1, 1, 1}; }, "model.channels");
-  refuse(small_cnn(), [](ModelSpec& s) { s.layer_norm = true; }, "model.layer_norm");
-  refuse(small_mlp(), [](ModelSpec& s) { s.batch_norm = true; }, "model.batch_norm");
-  refuse(small_mlp(), [](ModelSpec& s) { s.channels = {4}; }, "model.channels");
-  refuse(small_resnet(), [](ModelSpec& s) { s.blocks = {1}; }, "model.blocks");
-  refuse(small_resnet(), [](ModelSpec& s) { s.hidden = {8}; }, "model.hidden");
+  check_refused(with(small_cnn(), &ModelSpec::input, Shape{64}), "model.kind");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {}), "model.channels");
+  check_refused(with(small_cnn(), &ModelSpec::channels, {1, 1, 1, 1}), "model.channels");
+  check_refused(with(small_cnn(), &ModelSpec::layer_norm, true), "model.layer_norm");
+  check_refused(with(small_mlp(), &ModelSpec::batch_norm, true), "model.batch_norm");
+  check_refused(with(small_mlp(), &ModelSpec::channels, {4}), "model.channels");
+  check_refused(with(small_resnet(), &ModelSpec::blocks, {1}), "model.blocks");
+  check_refused(with(small_resnet(), &ModelSpec::hidden, {8}), "model.hidden");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

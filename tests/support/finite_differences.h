@@ -5,8 +5,8 @@
 
 namespace troupe::test {
 
-/// d f / d values by central differences, f being a function of `values` (F64), which it changes one by one and
-/// puts back. At most `most` elements, spread evenly; the others are NaN.
+/// d f / d values by central differences, f being a function of `values` (F64), which it changes one by one
+/// and puts back. At most `most` elements, spread evenly; the others are NaN.
 inline Tensor finite_differences(Tensor& values, const std::function<double()>& f, int64_t most = 1 << 20) {
   constexpr double kStep = 1e-5;
   Tensor gradient = Tensor::empty(values.shape(), DType::f64);

@@ -12,10 +12,14 @@ namespace troupe::test {
 /// Element `i` as a double, whatever the dtype.
 inline double at(const Tensor& t, int64_t i) {
   switch (t.dtype()) {
-    case DType::f32: return static_cast<double>(t.data<float>()[i]);
-    case DType::f64: return t.data<double>()[i];
-    case DType::i32: return t.data<int32_t>()[i];
-    case DType::u8: return t.data<uint8_t>()[i];
+    case DType::f32:
+      return static_cast<double>(t.data<float>()[i]);
+    case DType::f64:
+      return t.data<double>()[i];
+    case DType::i32:
+      return t.data<int32_t>()[i];
+    case DType::u8:
+      return t.data<uint8_t>()[i];
   }
   return 0;
 }

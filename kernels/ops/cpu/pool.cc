@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include <troupe/kernels/ops/cpu/families.h>
 #include <troupe/kernels/ops/cpu/sums.h>
@@ -16,7 +15,7 @@ struct Plane {
 
   Plane(const Shape& x, const Shape& y, PoolGeometry geometry)
       : h(x[2]), w(x[3]), oh(y[2]), ow(y[3]), g(geometry) {}
-  bool halves() const { return g.window == 2 && g.stride == 2 && g.padding == 0; }
+  bool halves() const { return g.window == 2 && g.stride == 2 && g.padding == 0 && ow >= 4; }
 
   // visit(pixel, place in window) for the pixels of window (i, j) that lie in the image.
   template <class Visit>
@@ -39,45 +38,88 @@ void each_plane(const Stream& stream, const Shape& x, Body body) {
 // `b` takes the place of `a` when it is larger, or NaN and `a` is not.
 template <class T>
 bool beats(T b, T a) {
-  return !(b <= a) & (a == a);
+  return !(b <= a) && a == a;
 }
 
-// The larger of each of n pairs of neighbours, and 1 where it is the right one (0 where not).
-template <class T>
-void larger_of_pairs(int64_t n, const T* x, T* larger, T* right) {
-  for (int64_t p = 0; p < n; ++p) {
-    const T a = x[2 * p], b = x[2 * p + 1];
-    const bool wins = beats(b, a);
-    larger[p] = wins ? b : a;
-    right[p] = wins ? T{1} : T{0};
-  }
-}
+// The pool of nearly every network, 2 x 2 windows side by side.
+//
+// Rows are short (14, 7 pixels), so a loop that the compiler vectorises spends its time in the remainder.
+// Here a row is cut into vectors of N windows, the last of which overlaps the one before: what is computed
+// twice comes out the same.
+#pragma GCC diagnostic ignored "-Wpsabi"  // nothing here is called from elsewhere
+template <class T, int N>
+struct Lanes {
+  typedef T Values __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
+  using Mask = decltype(Values{} < Values{});
+  typedef uint8_t Places __attribute__((vector_size(N), aligned(1), may_alias));
 
-// The pool of nearly every network, 2 x 2 windows side by side, in steps that vectorise though rows are
-// short: pairs of the whole plane, pairs of rows, and the narrowing of places to bytes for the whole plane
-// again.
-template <class T>
-void max_halves(const Plane& s, const T* x, T* y, uint8_t* choice) {
-  const int64_t ow = s.ow, places = s.oh * ow;
-  std::vector<T> memory(static_cast<size_t>(2 * s.h * ow + places));
-  T *larger = memory.data(), *right = larger + s.h * ow, *place = right + s.h * ow;
-  if (s.w % 2 == 0)
-    larger_of_pairs(s.h * ow, x, larger, right);
-  else
-    for (int64_t row = 0; row < s.h; ++row)
-      larger_of_pairs(ow, x + row * s.w, larger + row * ow, right + row * ow);
-  for (int64_t i = 0; i < s.oh; ++i) {
-    const T *above = larger + 2 * i * ow, *below = above + ow;
-    const T *above_right = right + 2 * i * ow, *below_right = above_right + ow;
-#pragma GCC ivdep
-    for (int64_t j = 0; j < ow; ++j) {
-      const bool wins = beats(below[j], above[j]);
-      y[i * ow + j] = wins ? below[j] : above[j];
-      place[i * ow + j] = wins ? below_right[j] + T{2} : above_right[j];
+  // Pixels 2 i of the 2 N from `p`, and pixels 2 i + 1.
+  static void split_pairs(const T* p, Values& even, Values& odd) {
+    const Values low = *reinterpret_cast<const Values*>(p), high = *reinterpret_cast<const Values*>(p + N);
+    if constexpr (N == 8) {
+      even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+      odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+    } else {
+      even = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+      odd = __builtin_shufflevector(low, high, 1, 3, 5, 7);
     }
   }
-#pragma GCC ivdep
-  for (int64_t k = 0; k < places; ++k) choice[k] = static_cast<uint8_t>(static_cast<int32_t>(place[k]));
+  static void merge_pairs(Values even, Values odd, T* p) {
+    if constexpr (N == 8) {
+      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+    } else {
+      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
+      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
+    }
+  }
+
+  // Where beats(b, a).
+  static Mask second_wins(Values a, Values b) { return ~(b <= a) & (a == a); }
+
+  static void max(const T* above, const T* below, T* y, uint8_t* choice) {
+    Values a, b, c, d;
+    split_pairs(above, a, b);
+    split_pairs(below, c, d);
+    const Mask right_above = second_wins(a, b), right_below = second_wins(c, d);
+    const Values top = right_above ? b : a, bottom = right_below ? d : c;
+    const Mask lower = second_wins(top, bottom);
+    *reinterpret_cast<Values*>(y) = lower ? bottom : top;
+    // A mask is -1 where it holds.
+    const Mask place = lower ? 2 - right_below : -right_above;
+    *reinterpret_cast<Places*>(choice) = __builtin_convertvector(place, Places);
+  }
+
+  static void gradient(const T* dy, const uint8_t* choice, T* above, T* below) {
+    const Values d = *reinterpret_cast<const Values*>(dy), zero{};
+    const Mask at = __builtin_convertvector(*reinterpret_cast<const Places*>(choice), Mask);
+    merge_pairs(at == 0 ? d : zero, at == 1 ? d : zero, above);
+    merge_pairs(at == 2 ? d : zero, at == 3 ? d : zero, below);
+  }
+};
+
+// step(j, lanes) for vectors that cover the windows [0, n) of a row.
+template <class T, class Step>
+void each_window(int64_t n, Step step) {
+  const auto cover = [&](auto lanes, int64_t width) {
+    for (int64_t j = 0; j + width < n; j += width) step(j, lanes);
+    step(n - width, lanes);
+  };
+  constexpr int kMost = sizeof(T) == 4 ? 8 : 4;
+  if (n >= kMost)
+    cover(Lanes<T, kMost>{}, kMost);
+  else
+    cover(Lanes<T, 4>{}, 4);
+}
+
+template <class T>
+void max_halves(const Plane& s, const T* x, T* y, uint8_t* choice) {
+  for (int64_t i = 0; i < s.oh; ++i) {
+    const T* above = x + 2 * i * s.w;
+    each_window<T>(s.ow, [&](int64_t j, auto lanes) {
+      lanes.max(above + 2 * j, above + s.w + 2 * j, y + i * s.ow + j, choice + i * s.ow + j);
+    });
+  }
 }
 
 template <class T>
@@ -97,12 +139,14 @@ void max_windows(const Plane& s, const T* x, T* y, uint8_t* choice) {
 
 template <class T>
 void max_halves_gradient(const Plane& s, const T* dy, const uint8_t* choice, T* dx) {
-  std::fill(dx, dx + s.h * s.w, T{0});
-  for (int64_t i = 0; i < s.oh; ++i)
-    for (int64_t j = 0; j < s.ow; ++j) {
-      const int64_t at = choice[i * s.ow + j];
-      dx[(2 * i + (at >> 1)) * s.w + 2 * j + (at & 1)] = dy[i * s.ow + j];
-    }
+  for (int64_t i = 0; i < s.oh; ++i) {
+    T *above = dx + 2 * i * s.w, *below = above + s.w;
+    each_window<T>(s.ow, [&](int64_t j, auto lanes) {
+      lanes.gradient(dy + i * s.ow + j, choice + i * s.ow + j, above + 2 * j, below + 2 * j);
+    });
+    if (s.w % 2) above[s.w - 1] = below[s.w - 1] = T{0};
+  }
+  if (s.h % 2) std::fill(dx + (s.h - 1) * s.w, dx + s.h * s.w, T{0});
 }
 
 template <class T>
