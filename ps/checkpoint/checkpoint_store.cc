@@ -180,9 +180,6 @@ Result<CheckpointStore::Saved> CheckpointStore::save(const CheckpointContent& co
     (void)remove_leftovers();
     return fail(context, written.error());
   }
-  // The folder of checkpoints itself may be new.
-  const auto parent = files_->sync_folder(parent_path(options_.folder));
-  if (!parent) return fail(context, parent.error());
   const auto pruned = prune(*name);
   if (!cleaned) saved.warning = cleaned.error().message;
   if (!pruned) saved.warning = pruned.error().message;

@@ -107,10 +107,13 @@ class PosixFiles : public FileOps {
     return std::make_unique<PosixInput>(path, std::move(fd), static_cast<uint64_t>(info.st_size));
   }
   Status make_folder(const std::string& path) override {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) return fail_errno("make the folder", path, error.value());
-    return {};
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) return {};
+    const std::string parent = parent_path(path);
+    if (parent != path) TROUPE_TRY(make_folder(parent));
+    if (::mkdir(path.c_str(), 0777) != 0 && !(errno == EEXIST && std::filesystem::is_directory(path, ignored)))
+      return fail_errno("make the folder", path);
+    return sync_folder(parent);
   }
   Status rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno(cat("rename ", from, " to"), to);

@@ -37,7 +37,7 @@ class FileOps {
   /// A new, empty file; one of that name is replaced.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
   virtual Result<std::unique_ptr<InputFile>> open(const std::string& path) = 0;
-  /// With its parents; one that is there already is fine.
+  /// With its parents, all of which survive a power cut; one that is there already is fine.
   virtual Status make_folder(const std::string& path) = 0;
   /// Replaces a file of that name; of a folder, `to` must not exist.
   virtual Status rename(const std::string& from, const std::string& to) = 0;

@@ -68,7 +68,10 @@ class MemoryDisk : public ps::FileOps {
     Folder* at = &root_;
     for (const std::string& part : parts(path)) {
       Entry& entry = at->now[part];
-      if (!entry.folder) entry.folder = std::make_shared<Folder>();
+      if (!entry.folder) {
+        entry.folder = std::make_shared<Folder>();
+        at->durable[part] = entry;
+      }
       at = entry.folder.get();
     }
     return {};
