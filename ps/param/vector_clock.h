@@ -20,6 +20,9 @@ class VectorClock {
   void advance(WorkerId worker, Step step);
   /// All clocks continue from `step`.
   void rebase(Step step);
+  /// New slots start where the slowest worker present is (at 0 when nobody is), so that they hold nobody back
+  /// further than it does.
+  void resize(size_t workers);
   /// The slowest worker present; the largest Step when nobody is.
   Step slowest() const;
 

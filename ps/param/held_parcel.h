@@ -1,0 +1,44 @@
+#pragma once
+#include <map>
+#include <vector>
+
+#include <troupe/ps/messages.h>
+#include <troupe/ps/param/vector_clock.h>
+
+namespace troupe::ps {
+
+/// One worker's part of a synchronous step, kept by reference until the step is complete.
+struct Contribution {
+  int64_t samples = 0;
+  Step schedule_step = 0;
+  std::vector<Tensor> gradients;
+  bool finite = true;
+};
+
+/// How far a parcel has come on its shard, and who waits for it.
+struct HeldParcel {
+  /// A worker's last answered read: of which step, and how many updates it had seen.
+  struct Read {
+    Step step = -1;
+    int64_t updates = -1;
+  };
+
+  VectorClock clock;
+  Step version = 0;                          ///< sync: the step that the parameters are the input of
+  std::map<WorkerId, Contribution> pending;  ///< sync: to step `version`, in the order they are summed
+  /// Sync: parameters of `version` - 1, one a slice, for a worker that was restarted in that step. Empty at first.
+  std::vector<Tensor> previous;
+  std::map<WorkerId, Envelope> waiting;      ///< pulls that may not be answered yet
+  std::vector<Read> reads;                   ///< by worker
+  int64_t updates = 0;
+
+  /// Every present worker has contributed to the step.
+  bool complete() const { return !pending.empty() && clock.slowest() > version; }
+  int64_t samples() const {
+    int64_t sum = 0;
+    for (const auto& [worker, part] : pending) sum += part.samples;
+    return sum;
+  }
+};
+
+}  // namespace troupe::ps

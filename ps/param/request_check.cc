@@ -1,0 +1,113 @@
+#include <troupe/ps/param/request_check.h>
+
+#include <cmath>
+#include <vector>
+
+#include <troupe/kernels/base/text.h>
+
+namespace troupe::ps {
+namespace {
+
+// Counts above these are no honest worker's, and sums of them stay far from overflow.
+constexpr int64_t kMaxSamples = int64_t{1} << 40;
+constexpr Step kMaxStep = int64_t{1} << 48;
+
+template <class... Args>
+Status malformed(const Args&... args) {
+  return fail(ErrorKind::invalid, cat(args...));
+}
+
+Status check_floats(const Tensor& tensor, int64_t count, const char* what) {
+  if (!tensor) return malformed(what, " is empty, expected ", count, " F32");
+  if (tensor.dtype() != DType::f32 || tensor.count() != count)
+    return malformed(what, " is ", name_of(tensor.dtype()), " ", tensor.shape(), ", expected ", count, " F32");
+  if (tensor.device() != Device{}) return malformed(what, " is not in CPU memory");
+  if (tensor.offset_bytes() % sizeof(float) != 0) return malformed(what, " starts at byte ", tensor.offset_bytes());
+  return {};
+}
+
+Status check_parcel(ParcelId id, const Layout& layout, ServerId server) {
+  if (id >= layout.parcels.size()) return malformed("parcel ", id, " of ", layout.parcels.size());
+  if (layout.parcels[id].server != server)
+    return malformed("parcel ", id, " is server ", layout.parcels[id].server, "'s, not server ", server, "'s");
+  return {};
+}
+
+Status check_step(Step step, const char* what) {
+  if (step < 0 || step > kMaxStep) return malformed(what, " ", step, " cannot be");
+  return {};
+}
+
+}  // namespace
+
+Status check_layout(const Layout& layout) {
+  if (layout.policies.size() != layout.layers.size())
+    return malformed(layout.policies.size(), " policies for ", layout.layers.size(), " layers");
+  for (const LayerSpec& layer : layout.layers) {
+    int64_t at = 0;
+    for (const ParamSpec& param : layer.params) {
+      if (param.offset != at) return malformed("tensor ", param.name, " is at ", param.offset, ", not ", at);
+      at += param.shape.count();
+    }
+    if (at != layer.count) return malformed("layer ", layer.name, " has ", layer.count, " elements, tensors of ", at);
+  }
+  for (size_t i = 0; i < layout.slices.size(); ++i) {
+    const Slice& s = layout.slices[i];
+    if (s.id != i || s.layer >= layout.layers.size() || s.server >= layout.servers)
+      return malformed("slice ", i, " says id ", s.id, ", layer ", s.layer, ", server ", s.server);
+    if (s.begin < 0 || s.begin >= s.end || s.end > layout.layers[s.layer].count)
+      return malformed("slice ", i, " is [", s.begin, ", ", s.end, ") of ", layout.layers[s.layer].count);
+  }
+  std::vector<int> times(layout.slices.size(), 0);
+  for (size_t i = 0; i < layout.parcels.size(); ++i) {
+    const Parcel& p = layout.parcels[i];
+    if (p.id != i || p.slices.empty()) return malformed("parcel ", i, " says id ", p.id, ", ", p.slices.size(), " slices");
+    for (SliceId s : p.slices)
+      if (s >= layout.slices.size() || layout.slices[s].server != p.server || ++times[s] != 1 ||
+          layout.policies[layout.slices[s].layer] != p.policy)
+        return malformed("slice ", s, " does not belong to parcel ", i);
+  }
+  for (size_t i = 0; i < times.size(); ++i)
+    if (times[i] == 0) return malformed("slice ", i, " is in no parcel");
+  return {};
+}
+
+Status check_push(const Push& push, const Layout& layout, ServerId server) {
+  TROUPE_TRY(check_parcel(push.parcel, layout, server));
+  const Parcel& parcel = layout.parcels[push.parcel];
+  if (parcel.policy.mode == Mode::all_reduce) return malformed("parcel ", push.parcel, " is all-reduced: no pushes");
+  if (push.sequence == 0) return malformed("sequence 0; they count from 1");
+  TROUPE_TRY(check_step(push.step, "step"));
+  TROUPE_TRY(check_step(push.schedule_step, "schedule step"));
+  if (push.samples < 0 || push.samples > kMaxSamples) return malformed(push.samples, " samples cannot be");
+  if (!std::isfinite(push.scale) || push.scale < 0) return malformed("scale ", push.scale, " cannot be");
+  const size_t expected = push.samples > 0 ? parcel.slices.size() : 0;
+  if (push.gradients.size() != expected)
+    return malformed(push.gradients.size(), " gradients over ", push.samples, " samples, expected ", expected);
+  for (size_t i = 0; i < expected; ++i)
+    TROUPE_TRY(check_floats(push.gradients[i], layout.slices[parcel.slices[i]].count(), "gradient"));
+  return {};
+}
+
+Status check_pull(const Pull& pull, const Layout& layout, ServerId server) {
+  TROUPE_TRY(check_parcel(pull.parcel, layout, server));
+  return check_step(pull.step, "step");
+}
+
+Status check_install(const Install& install, const Layout& layout, ServerId server, size_t states) {
+  for (const SliceState& s : install.slices) {
+    if (s.slice >= layout.slices.size() || layout.slices[s.slice].server != server)
+      return malformed("slice ", s.slice, " is not server ", server, "'s");
+    const Slice& slice = layout.slices[s.slice];
+    if (layout.policies[slice.layer].mode != Mode::all_reduce)
+      return malformed("slice ", s.slice, " is under ", describe(layout.policies[slice.layer]),
+                       ": only all-reduced ones are installed");
+    TROUPE_TRY(check_floats(s.values, slice.count(), "parameters"));
+    if (s.state.size() != states || s.updates < 0)
+      return malformed(s.state.size(), " state vectors of ", states, ", ", s.updates, " updates");
+    for (const Tensor& t : s.state) TROUPE_TRY(check_floats(t, slice.count(), "state"));
+  }
+  return {};
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,21 @@
+#pragma once
+#include <troupe/kernels/base/result.h>
+#include <troupe/ps/messages.h>
+
+/// What a shard demands of a message before it looks at its own state. Everything here came from another
+/// process, perhaps a foreign one: nothing may be taken for granted, and nothing ends in a failed check.
+namespace troupe::ps {
+
+/// Indices in range, tensors that cover their layers, slices inside them and each in one parcel, parcels of one
+/// server and policy.
+Status check_layout(const Layout& layout);
+
+/// The parcel is `server`'s and takes pushes; sizes, types and numbers are possible.
+Status check_push(const Push& push, const Layout& layout, ServerId server);
+
+Status check_pull(const Pull& pull, const Layout& layout, ServerId server);
+
+/// All slices are `server`'s and all-reduced, each with `states` optimizer vectors.
+Status check_install(const Install& install, const Layout& layout, ServerId server, size_t states);
+
+}  // namespace troupe::ps

@@ -1,0 +1,579 @@
+#include <troupe/ps/param/shard.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/consistency.h>
+#include <troupe/ps/param/held_parcel.h>
+#include <troupe/ps/param/held_slice.h>
+#include <troupe/ps/param/layer_counts.h>
+#include <troupe/ps/param/push_window.h>
+#include <troupe/ps/param/recorded_order.h>
+#include <troupe/ps/param/request_check.h>
+#include <troupe/ps/param/step_norm.h>
+
+// The shard:
+//
+//   +-------+  first Membership: store opened,   +---------+ <-+ newer Membership: adopted
+//   | empty |  its events replayed               | serving |   | Push, Pull, Verdict, Snapshot,
+//   +-------+ ---------------------------------> +---------+ --+ Install, StatsRequest: answered
+//       |     a Membership with another incarnation   |
+//       |     in this slot, or the store was taken    v
+//       |                                        +--------+
+//       +--------------------------------------> | fenced |  says nothing, for ever
+//                                                +--------+
+//   empty refuses everything (stale_generation).
+//
+// A push, one after the other:
+//
+//   generation -> incarnation -> form -> sequence and contribution (taken before: acknowledged again)
+//     -> stored -> sequence taken, clock advanced -> acknowledged -> aggregated or applied -> waiting pulls
+//
+// A sync parcel at version t:
+//
+//   collecting --- every present worker's push of t ---> complete --- optimizer step ---> version t + 1
+//                                                           |              ^
+//                    all sync parcels here complete: Partial +-- Verdict ---+   (only where verdicts are wanted)
+//
+// What changes the state is in the store before it does so: Membership, Push, Verdict, Install, and Pull where
+// the weight of a push depends on when its parameters were read. So replaying the store gives this state again,
+// through this code.
+namespace troupe::ps {
+namespace {
+
+// A worker's step may be this far ahead of its clock (it joined late); more is a broken peer.
+constexpr Step kMaxStepsAhead = 1'000'000;
+
+bool same_placement(const Layout& a, const Layout& b) {
+  const auto same = [](const Parcel& x, const Parcel& y) {
+    return x.id == y.id && x.server == y.server && x.policy == y.policy && x.slices == y.slices;
+  };
+  return a.slices == b.slices && std::ranges::equal(a.parcels, b.parcels, same);
+}
+
+struct WorkerSlot {
+  Incarnation incarnation = 0;
+  PushWindow window;
+  uint64_t install_round = 0;
+};
+
+// The parcel that a slice travels in, and where in it.
+struct SlicePlace {
+  ParcelId parcel = 0;
+  size_t index = 0;
+};
+
+}  // namespace
+
+struct Shard::Impl {
+  ShardOptions options;
+  std::shared_ptr<ShardStore> store;
+  InitialState initial;
+  std::function<void(const Event&)> observer;
+  RecordedOrder order;
+
+  bool store_open = false, replaying_store = false, serving = false, fenced = false;
+  Generation generation = 0;
+  std::shared_ptr<const Layout> layout;
+  std::vector<WorkerSlot> workers;
+  std::map<SliceId, HeldSlice> slices;
+  std::map<ParcelId, HeldParcel> parcels;
+  std::map<SliceId, SlicePlace> places;
+  std::optional<Partial> partial;  // sent; its verdict is awaited
+
+  LayerCounts counts;
+  int64_t duplicates_dropped = 0, refused = 0, skipped_steps = 0;
+  Outbox out;
+
+  // ---- what is said ---------------------------------------------------------------------------------------------
+
+  void send(const Endpoint& to, Message body) { out.push_back({options.self, to, generation, std::move(body)}); }
+
+  void send_fault(const std::string& what) { send(options.coordinator, Fault{cat(options.self, ": ", what)}); }
+
+  void refuse(const Envelope& e, Refused::Reason reason, std::string detail) {
+    Refused refusal{reason, std::move(detail)};
+    if (const auto* push = std::get_if<Push>(&e.body))
+      refusal.sequence = push->sequence, refusal.parcel = push->parcel, refusal.step = push->step;
+    if (const auto* pull = std::get_if<Pull>(&e.body)) refusal.parcel = pull->parcel, refusal.step = pull->step;
+    ++refused;
+    send(e.from, std::move(refusal));
+  }
+
+  void acknowledge(const Envelope& e, const Push& push) { send(e.from, PushAck{push.sequence, push.parcel, push.step}); }
+
+
+  // True once the event is in the store: only then may it have an effect.
+  bool promise(Generation by, const Envelope& event) {
+    if (replaying_store) return true;
+    const Status stored = store->append(by, event);
+    if (stored) return true;
+    if (stored.error().kind == ErrorKind::cancelled)
+      fenced = true;
+    else
+      send_fault(cat(name_of(event.body), " could not be stored: ", stored.error().message));
+    return false;
+  }
+
+  void happened(const Event& event) {
+    order.happened(event);
+    if (observer && !replaying_store) observer(event);
+  }
+
+  // ---- what comes in --------------------------------------------------------------------------------------------
+
+  void receive(const Envelope& e) {
+    if (const auto* membership = std::get_if<Membership>(&e.body)) return on_membership(e, *membership);
+    if (!serving || e.generation != generation) return on_other_generation(e);
+    dispatch(e);
+    while (!fenced) {
+      const auto ready = order.take_ready();
+      if (!ready) break;
+      dispatch(*ready);
+    }
+  }
+
+  void dispatch(const Envelope& e) {
+    const bool worker = e.from.role == Role::worker, coordinator = e.from.role == Role::coordinator;
+    if (const auto* push = std::get_if<Push>(&e.body); push && worker) return on_push(e, *push);
+    if (const auto* pull = std::get_if<Pull>(&e.body); pull && worker) return on_pull(e, *pull);
+    if (const auto* install = std::get_if<Install>(&e.body); install && worker) return on_install(e, *install);
+    if (const auto* verdict = std::get_if<Verdict>(&e.body); verdict && coordinator) return on_verdict(e, *verdict);
+    if (const auto* wanted = std::get_if<Snapshot>(&e.body); wanted && coordinator) return on_snapshot(e, *wanted);
+    if (const auto* wanted = std::get_if<StatsRequest>(&e.body); wanted && coordinator) return on_stats(e, *wanted);
+  }
+
+  // A newer generation as well: its Membership has not come yet, and decides what this message means.
+  void on_other_generation(const Envelope& e) {
+    if (std::holds_alternative<Push>(e.body) || std::holds_alternative<Pull>(e.body) ||
+        std::holds_alternative<Install>(e.body) || std::holds_alternative<Snapshot>(e.body))
+      refuse(e, Refused::Reason::stale_generation,
+             serving ? cat("generation ", e.generation, "; this is ", generation) : "no membership has come yet");
+  }
+
+  bool sender_is_current(const Envelope& e) {
+    const auto [role, index, incarnation] = e.from;
+    if (index < workers.size() && incarnation != 0 && workers[index].incarnation == incarnation) return true;
+    refuse(e, Refused::Reason::stale_incarnation, cat(e.from, " is not in generation ", generation));
+    return false;
+  }
+
+  // ---- membership -----------------------------------------------------------------------------------------------
+
+  void on_membership(const Envelope& e, const Membership& m) {
+    if (e.from.role != Role::coordinator || (serving && m.generation < generation)) return;
+    if (serving && m.generation == generation) return send(e.from, MembershipAck{});
+    const Incarnation here = options.self.index < m.servers.size() ? m.servers[options.self.index] : 0;
+    if (here != 0 && here < options.self.incarnation) return;  // overtaken by the start of this actor
+    if (here != options.self.incarnation) return void(fenced = true);
+    if (const Status ok = check_membership(m); !ok) return send_fault(ok.error().message);
+    if (!store_open && !open_store(m.generation)) return;
+    if (const Status ok = check_change(m); !ok) return send_fault(ok.error().message);
+    if (!promise(m.generation, e)) return;
+    adopt(m);
+    serving = true;
+    send(e.from, MembershipAck{});
+    if (partial) send(options.coordinator, *partial);
+    settle_all();
+  }
+
+  static Status check_membership(const Membership& m) {
+    if (!m.layout) return fail(ErrorKind::invalid, cat("membership ", m.generation, " has no layout"));
+    if (m.rebase && *m.rebase < 0) return fail(ErrorKind::invalid, cat("rebase to step ", *m.rebase));
+    return check_layout(*m.layout);
+  }
+
+  // Against what is here: clocks cannot be carried to other parcels, nor contributions to another step.
+  Status check_change(const Membership& m) const {
+    if (layout && !m.rebase && !same_placement(*layout, *m.layout))
+      return fail(ErrorKind::invalid, cat("membership ", m.generation, " changes the layout but says no step to go on from"));
+    if (m.rebase)
+      for (const auto& [id, p] : parcels)
+        if (!p.pending.empty())
+          return fail(ErrorKind::invalid, cat("membership ", m.generation, " rebases to step ", *m.rebase, " while parcel ",
+                                              id, " holds ", p.pending.size(), " contributions to step ", p.version));
+    return {};
+  }
+
+  bool open_store(Generation by) {
+    replaying_store = true;
+    const Status status = store->open(by, [&](const Envelope& event) {
+      if (const auto* m = std::get_if<Membership>(&event.body)) {
+        adopt(*m);
+        settle_all();
+      } else if (layout) {
+        dispatch(event);
+      }
+    });
+    replaying_store = false;
+    out.clear();
+    store_open = status.has_value();
+    if (store_open) return true;
+    if (status.error().kind == ErrorKind::cancelled)
+      fenced = true;
+    else
+      send_fault(cat("the store does not open: ", status.error().message));
+    return false;
+  }
+
+  void adopt(const Membership& m) {
+    generation = m.generation;
+    const bool other_placement = !layout || !same_placement(*layout, *m.layout);
+    layout = m.layout;
+    if (other_placement) hold_layout();
+    seat(m.workers);
+    if (!m.rebase) return;
+    partial.reset();
+    for (auto& [id, p] : parcels) {
+      p.clock.rebase(*m.rebase);
+      p.version = *m.rebase;
+      p.previous.clear();
+    }
+  }
+
+  void hold_layout() {
+    auto before = std::exchange(slices, {});
+    for (const Slice& slice : layout->slices) {
+      if (slice.server != options.self.index) continue;
+      const auto kept = before.find(slice.id);
+      if (kept != before.end() && kept->second.slice() == slice)
+        slices.emplace(slice.id, std::move(kept->second));
+      else
+        slices.emplace(slice.id, HeldSlice(*layout, slice, initial(slice), *options.optimizer));
+    }
+    parcels.clear();
+    places.clear();
+    for (const Parcel& parcel : layout->parcels) {
+      if (parcel.server != options.self.index) continue;
+      parcels[parcel.id];
+      for (size_t i = 0; i < parcel.slices.size(); ++i) places[parcel.slices[i]] = {parcel.id, i};
+    }
+  }
+
+  // A new incarnation starts its sequence again and repeats its step: only its clocks stay.
+  void seat(const std::vector<Incarnation>& incarnations) {
+    workers.resize(incarnations.size());
+    for (auto& [id, p] : parcels) {
+      p.clock.resize(workers.size());
+      p.reads.resize(workers.size());
+      std::erase_if(p.waiting, [&](const auto& pull) { return pull.first >= workers.size(); });
+    }
+    for (WorkerId w = 0; w < workers.size(); ++w) {
+      const bool replaced = workers[w].incarnation != incarnations[w];
+      if (replaced) workers[w] = {incarnations[w]};
+      for (auto& [id, p] : parcels) {
+        p.clock.set_present(w, incarnations[w] != 0);
+        if (replaced) p.waiting.erase(w), p.reads[w] = {};
+      }
+    }
+  }
+
+  // ---- pushes ---------------------------------------------------------------------------------------------------
+
+  void on_push(const Envelope& e, const Push& push) {
+    if (!sender_is_current(e)) return;
+    const auto refuse_malformed = [&](std::string why) { refuse(e, Refused::Reason::malformed, std::move(why)); };
+    if (const Status ok = check_push(push, *layout, options.self.index); !ok) return refuse_malformed(ok.error().message);
+    const WorkerId worker = e.from.index;
+    const HeldParcel& p = parcels.at(push.parcel);
+    const Step owed = p.clock.at(worker);
+    const auto place = workers[worker].window.place(push.sequence);
+    if (place == PushWindow::Place::beyond)
+      return refuse_malformed(cat("sequence ", push.sequence, " is more than ", PushWindow::kWidth, " above ",
+                                  workers[worker].window.high_water()));
+    if (push.step < owed) return on_repeated(e, push, place);
+    if (place == PushWindow::Place::taken)
+      return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
+    const Policy& policy = layout->parcels[push.parcel].policy;
+    if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
+      return refuse_malformed(cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
+    const Event event{Event::Kind::push, worker, push.parcel, push.step};
+    if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
+    if (promise(generation, e)) take(e, push);
+  }
+
+  // This step of the worker has been counted: the same push again, or the step of a restarted worker. The latter's
+  // sequence is new and must be taken, in the store too, or the window would stay behind it.
+  void on_repeated(const Envelope& e, const Push& push, PushWindow::Place place) {
+    if (place == PushWindow::Place::fresh) {
+      Push bare = push;
+      bare.samples = 0;
+      bare.gradients.clear();
+      if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
+      workers[e.from.index].window.take(push.sequence);
+    }
+    ++duplicates_dropped;
+    acknowledge(e, push);
+  }
+
+  void take(const Envelope& e, const Push& push) {
+    const WorkerId worker = e.from.index;
+    HeldParcel& p = parcels.at(push.parcel);
+    workers[worker].window.take(push.sequence);
+    p.clock.advance(worker, push.step + 1);
+    acknowledge(e, push);
+    if (layout->parcels[push.parcel].policy.aggregates()) {
+      counts.pushed(*layout, push, std::nullopt);
+      p.pending[worker] = {push.samples, push.schedule_step, push.gradients, push.finite};
+      settle(push.parcel, p);
+    } else {
+      apply_at_once(worker, push, p);
+      happened({Event::Kind::push, worker, push.parcel, push.step});
+      answer_waiting(push.parcel, p);
+    }
+  }
+
+  // ---- immediate updates ----------------------------------------------------------------------------------------
+
+  void apply_at_once(WorkerId worker, const Push& push, HeldParcel& p) {
+    const int64_t seen = p.reads[worker].updates;
+    const int64_t delay = seen < 0 ? 0 : p.updates - seen;
+    counts.pushed(*layout, push, delay);
+    if (!push.finite) ++skipped_steps;
+    if (push.samples == 0 || !push.finite) return;
+    SliceUpdate step;
+    step.gradient_scale = 1 / static_cast<double>(push.samples);
+    step.clip_scale = push.scale;
+    step.rate_scale = rate_scale(push.samples, delay);
+    step.schedule_step = push.schedule_step;
+    const auto& ids = layout->parcels[push.parcel].slices;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const std::span<const float> gradient = push.gradients[i].span<float>();
+      step.gradients = {&gradient, 1};
+      slices.at(ids[i]).apply(*options.optimizer, step);
+    }
+    ++p.updates;
+    counts.updated(*layout, push.parcel);
+  }
+
+  double rate_scale(int64_t samples, int64_t delay) const {
+    switch (options.scale) {
+      case ImmediateScale::none: return 1;
+      case ImmediateScale::samples: return static_cast<double>(samples) / static_cast<double>(options.global_batch);
+      case ImmediateScale::staleness: return 1 / (1 + static_cast<double>(delay));
+    }
+    return 1;
+  }
+
+  // ---- synchronous updates --------------------------------------------------------------------------------------
+
+  bool is_sync(ParcelId id) const { return layout->parcels[id].policy.aggregates(); }
+
+  void settle_all() {
+    for (auto& [id, p] : parcels) {
+      if (is_sync(id)) settle(id, p);
+      answer_waiting(id, p);
+    }
+  }
+
+  void settle(ParcelId id, HeldParcel& p) {
+    if (!p.complete()) return;
+    if (!options.needs_verdict) return finish_step(id, p, {});
+    if (partial) return;
+    for (const auto& [other, q] : parcels)
+      if (is_sync(other) && (!q.complete() || q.version != p.version)) return;
+    partial = measure_step(p.version);
+    send(options.coordinator, *partial);
+  }
+
+  std::vector<GradientPart> parts_of(const HeldParcel& p, size_t slice) const {
+    std::vector<GradientPart> parts;
+    for (const auto& [worker, c] : p.pending)
+      if (c.samples > 0) parts.push_back({worker, c.gradients[slice].span<float>()});
+    return parts;
+  }
+
+  Partial measure_step(Step step) const {
+    Partial result{step};
+    const auto blame = [&](std::string who) {
+      if (result.finite) result.culprit = std::move(who);
+      result.finite = false;
+    };
+    std::optional<WorkerId> flagged;
+    for (const auto& [slice_id, slice] : slices) {  // in slice order, whatever parcels they travel in
+      const auto [id, index] = places.at(slice_id);
+      if (!is_sync(id)) continue;
+      const HeldParcel& p = parcels.at(id);
+      const int64_t total = p.samples();
+      const auto norm = measure(parts_of(p, index), slice.segments(),
+                                total ? 1 / static_cast<double>(total) : 0);
+      result.sum_of_squares += norm.sum_of_squares;
+      if (!norm.finite) blame(cat("layer ", layout->layers[slice.slice().layer].name, ", worker ", norm.culprit));
+      for (const auto& [worker, c] : p.pending)
+        if (!c.finite && !flagged) flagged = worker;
+    }
+    if (flagged) blame(cat("a layer of another server, worker ", *flagged));
+    return result;
+  }
+
+  void on_verdict(const Envelope& e, const Verdict& verdict) {
+    if (!partial || partial->step != verdict.step) return;
+    if (!std::isfinite(verdict.scale) || verdict.scale < 0) return;
+    if (!promise(generation, e)) return;
+    partial.reset();
+    if (verdict.skip) ++skipped_steps;
+    for (auto& [id, p] : parcels)
+      if (is_sync(id)) finish_step(id, p, verdict);
+  }
+
+  // The mean over the step's samples, summed in worker order, in one optimizer step.
+  void finish_step(ParcelId id, HeldParcel& p, const Verdict& verdict) {
+    const int64_t total = p.samples();
+    const bool update = total > 0 && !verdict.skip;
+    SliceUpdate step;
+    step.gradient_scale = update ? 1 / static_cast<double>(total) : 0;
+    step.clip_scale = verdict.scale;
+    for (const auto& [worker, c] : p.pending) step.schedule_step = std::max(step.schedule_step, c.schedule_step);
+
+    std::vector<Tensor> before_last = std::exchange(p.previous, {});
+    const auto& ids = layout->parcels[id].slices;
+    before_last.resize(ids.size());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      HeldSlice& slice = slices.at(ids[i]);
+      p.previous.push_back(slice.values());
+      if (!update) continue;
+      std::vector<std::span<const float>> gradients;
+      for (const GradientPart& part : parts_of(p, i)) gradients.push_back(part.values);
+      step.gradients = gradients;
+      slice.apply(*options.optimizer, step, std::move(before_last[i]));
+    }
+    if (update) ++p.updates, counts.updated(*layout, id);
+    p.pending.clear();
+    ++p.version;
+    answer_waiting(id, p);
+  }
+
+  // ---- pulls ----------------------------------------------------------------------------------------------------
+
+  void on_pull(const Envelope& e, const Pull& pull) {
+    if (!sender_is_current(e)) return;
+    if (const Status ok = check_pull(pull, *layout, options.self.index); !ok)
+      return refuse(e, Refused::Reason::malformed, ok.error().message);
+    const WorkerId worker = e.from.index;
+    HeldParcel& p = parcels.at(pull.parcel);
+    const Policy& policy = layout->parcels[pull.parcel].policy;
+    if (policy.aggregates() && pull.step < p.version && !(pull.step == p.version - 1 && !p.previous.empty()))
+      return on_gone(e, pull, p);
+    if (pull.step - p.clock.at(worker) > kMaxStepsAhead && policy.mode != Mode::all_reduce)
+      return refuse(e, Refused::Reason::malformed, cat("step ", pull.step, ", clock ", p.clock.at(worker)));
+    const Event event{Event::Kind::pull, worker, pull.parcel, pull.step};
+    if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
+    if (may_read(policy, pull.step, p.version, p.clock)) return answer(e, pull, p);
+    const auto waiting = p.waiting.try_emplace(worker, e).first;
+    if (std::get<Pull>(waiting->second.body).step < pull.step) waiting->second = e;
+  }
+
+  // A worker asks for a step that it has finished: a copy of an old request that nobody waits for.
+  void on_gone(const Envelope& e, const Pull& pull, const HeldParcel& p) {
+    if (pull.step < p.clock.at(e.from.index))
+      ++duplicates_dropped;
+    else
+      refuse(e, Refused::Reason::malformed, cat("parcel ", pull.parcel, " is at version ", p.version, "; step ", pull.step,
+                                                " is gone"));
+  }
+
+  void answer(const Envelope& e, const Pull& pull, HeldParcel& p) {
+    const Policy& policy = layout->parcels[pull.parcel].policy;
+    if (policy.immediate() && options.scale == ImmediateScale::staleness && !promise(generation, e)) return;
+    PullReply reply{pull.parcel, pull.step};
+    reply.lag = lag(policy, pull.step, p.version, p.clock);
+    const bool one_back = policy.aggregates() && pull.step < p.version;
+    const auto& ids = layout->parcels[pull.parcel].slices;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const HeldSlice& slice = slices.at(ids[i]);
+      reply.values.push_back(one_back ? p.previous[i] : slice.values());
+      if (policy.mode == Mode::all_reduce) reply.state.push_back(slice.state());
+    }
+    counts.pulled(*layout, pull.parcel);
+    note_read(e.from.index, pull, p, reply.lag);
+    send(e.from, std::move(reply));
+  }
+
+  void note_read(WorkerId worker, const Pull& pull, HeldParcel& p, int64_t lag) {
+    HeldParcel::Read& read = p.reads[worker];
+    if (pull.step < read.step) return;
+    const bool first = pull.step > read.step;
+    read = {pull.step, p.updates};
+    if (!first) return;
+    counts.read(*layout, pull.parcel, lag);
+    if (layout->parcels[pull.parcel].policy.immediate())
+      happened({Event::Kind::pull, worker, pull.parcel, pull.step});
+  }
+
+  void answer_waiting(ParcelId id, HeldParcel& p) {
+    const Policy& policy = layout->parcels[id].policy;
+    for (auto it = p.waiting.begin(); it != p.waiting.end() && !fenced;) {
+      const Pull pull = std::get<Pull>(it->second.body);
+      if (may_read(policy, pull.step, p.version, p.clock)) {
+        const Envelope e = std::move(it->second);
+        it = p.waiting.erase(it);
+        answer(e, pull, p);
+      } else {
+        ++it;
+      }
+    }
+  }
+
+  // ---- homes, snapshots, counters -------------------------------------------------------------------------------
+
+  void on_install(const Envelope& e, const Install& install) {
+    if (!sender_is_current(e)) return;
+    const size_t states = options.optimizer->state_names().size();
+    if (const Status ok = check_install(install, *layout, options.self.index, states); !ok)
+      return refuse(e, Refused::Reason::malformed, ok.error().message);
+    WorkerSlot& slot = workers[e.from.index];
+    if (install.round >= slot.install_round) {  // an older one is a late copy, overtaken by what came after
+      if (!promise(generation, e)) return;
+      slot.install_round = install.round;
+      for (const SliceState& s : install.slices) slices.at(s.slice).install(s);
+    }
+    send(e.from, InstallAck{install.round});
+  }
+
+  std::vector<SliceState> state() const {
+    std::vector<SliceState> all;
+    for (const auto& [id, slice] : slices) all.push_back(slice.state());
+    return all;
+  }
+
+  void on_snapshot(const Envelope& e, const Snapshot& wanted) { send(e.from, SnapshotReply{wanted.round, state()}); }
+
+  void on_stats(const Envelope& e, const StatsRequest& wanted) {
+    send(e.from, StatsReply{wanted.round, counts.all(), duplicates_dropped, refused, skipped_steps});
+  }
+};
+
+Shard::Shard(ShardOptions options, std::shared_ptr<ShardStore> store, InitialState initial)
+    : impl_(std::make_unique<Impl>()) {
+  TROUPE_CHECK(options.optimizer && store && initial && options.global_batch > 0, "global batch ", options.global_batch);
+  impl_->options = std::move(options);
+  impl_->store = std::move(store);
+  impl_->initial = std::move(initial);
+}
+
+Shard::~Shard() = default;
+
+Outbox Shard::handle(const Envelope& envelope) {
+  if (impl_->fenced) return {};
+  impl_->receive(envelope);
+  Outbox out = std::exchange(impl_->out, {});
+  if (impl_->fenced) out.clear();
+  return out;
+}
+
+Outbox Shard::tick() const {
+  if (impl_->fenced || !impl_->partial) return {};
+  return {{impl_->options.self, impl_->options.coordinator, impl_->generation, *impl_->partial}};
+}
+
+bool Shard::fenced() const { return impl_->fenced; }
+
+void Shard::on_event(std::function<void(const Event&)> observer) { impl_->observer = std::move(observer); }
+
+void Shard::replay(std::vector<Event> order) { impl_->order.start(std::move(order)); }
+
+std::vector<SliceState> Shard::state() const { return impl_->state(); }
+
+}  // namespace troupe::ps

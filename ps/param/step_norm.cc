@@ -1,0 +1,46 @@
+#include <troupe/ps/param/step_norm.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <troupe/ps/param/optimizers/blocks.h>
+
+namespace troupe::ps {
+namespace {
+
+double sum_of_squares(const float* values, int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
+}
+
+}  // namespace
+
+SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segment>& segments, double scale) {
+  SliceNorm norm;
+  if (parts.empty()) return norm;
+  std::vector<std::span<const float>> gradients;
+  for (const GradientPart& part : parts) gradients.push_back(part.values);
+  SliceUpdate sum;
+  sum.gradients = gradients;
+  double all = 0;
+  for (const Segment& segment : segments)
+    for_each_block(sum, segment, [&](int64_t, int64_t n, const float* g) {
+      const double squares = sum_of_squares(g, n);  // no finite float's square overflows a double
+      all += squares;
+      if (segment.kind != ParamKind::statistic) norm.sum_of_squares += squares;
+    });
+  norm.sum_of_squares *= scale * scale;
+  norm.finite = std::isfinite(all);
+  if (norm.finite) return norm;
+  norm.culprit = parts[0].worker;
+  for (const GradientPart& part : parts)
+    if (!std::ranges::all_of(part.values, [](float x) { return std::isfinite(x); })) {
+      norm.culprit = part.worker;
+      break;
+    }
+  return norm;
+}
+
+}  // namespace troupe::ps
