@@ -163,10 +163,6 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
   node.coordinator = parts.coordinator.self;
   node.transport = parts.transport;
   node.retry_interval = parts.retry_interval;
-  for (ps::ServerId s = 0; s < parts.coordinator.layout.servers; ++s)
-    node.first.push_back({ps::Role::server, s, 1});
-  for (ps::WorkerId w = 0; w < parts.coordinator.dealer.worker_batch.size(); ++w)
-    node.first.push_back({ps::Role::worker, w, 1});
   node.spawn = [workshop = std::make_shared<Workshop>(system, std::move(parts))](const ps::Endpoint& who) {
     return workshop->make(who);
   };

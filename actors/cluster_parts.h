@@ -9,7 +9,7 @@
 #include <troupe/actors/all_reducer.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/tensor/executor.h>
-#include <troupe/ps/control/coordinator_core.h>
+#include <troupe/ps/control/recording.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/shard.h>
 #include <troupe/ps/transport/transport.h>
@@ -24,12 +24,6 @@ class RunObserver {
   virtual void on_evaluation(const ps::EvaluationReport&) {}
   virtual void on_event(const std::string&) {}  ///< a sentence for the log
   virtual void on_finished(const ps::RunResult&) {}
-};
-
-/// The order of everything that a run's result depends on under asynchronous policies.
-struct Recording {
-  std::vector<ps::CoordinatorCore::Dealt> dealt;
-  std::vector<std::vector<ps::Shard::Event>> events;  ///< by server
 };
 
 /// Makes one worker slow, to see what each policy does about it.
@@ -69,7 +63,7 @@ struct ClusterParts {
   std::shared_ptr<RunObserver> observer;
 
   /// A recorded run to be repeated bit for bit, and where this one is recorded. Called on actors' threads.
-  std::optional<Recording> replay;
+  std::optional<ps::Recording> replay;
   std::function<void(const ps::CoordinatorCore::Dealt&)> record_dealt;
   std::function<void(ps::ServerId, const ps::Shard::Event&)> record_event;
 };

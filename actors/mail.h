@@ -76,10 +76,11 @@ using WorkerActor =
 using CoordinatorActor =
     caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<ControlPtr>, caf::reacts_to<tick_atom>>;
 
-/// From now on the transport puts what comes for `endpoint` into the actor's mailbox.
-template <class Self>
-void attach(Self* self, const ps::Endpoint& endpoint, ps::Transport& transport) {
-  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(self)](ps::EnvelopePtr envelope) {
+/// From now on the transport puts what comes for `endpoint` into the actor's mailbox. Done where an actor is
+/// spawned, so that its peers may write to it at once; the actor detaches itself when it ends.
+template <class Handle>
+void attach(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {
+  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(actor)](ps::EnvelopePtr envelope) {
     caf::anon_send(to, std::move(envelope));
   });
 }

@@ -58,8 +58,6 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
       if (auto child = caf::actor_cast<caf::actor>(address)) self->send_exit(child, caf::exit_reason::kill);
     self->quit(exit.reason);
   });
-  attach(self, self->state.parts.self, *self->state.parts.transport);
-  for (const ps::Endpoint& who : self->state.parts.first) start(self, who);
   tick_every(self, self->state.parts.retry_interval);
   return {
       [self](const ps::EnvelopePtr& envelope) {
@@ -80,7 +78,11 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
 }  // namespace
 
 NodeActor spawn_node(caf::actor_system& system, NodeParts parts) {
-  return system.spawn(node, std::make_shared<NodeParts>(std::move(parts)));
+  const ps::Endpoint self = parts.self;
+  const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const auto actor = system.spawn(node, std::make_shared<NodeParts>(std::move(parts)));
+  attach(actor, self, *transport);
+  return actor;
 }
 
 }  // namespace troupe

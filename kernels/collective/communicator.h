@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// Elements [begin, end) of a vector of `count` that rank `rank` of `size` owns: equal parts, but for the last
-/// ones, that begin on cache lines (multiples of 16 elements). Parts of small vectors may be empty.
+/// Elements [begin, end) of a vector of `count` that rank `rank` of `size` owns: equal parts, but for the
+/// last ones, that begin on cache lines (multiples of 16 elements). Parts of small vectors may be empty.
 struct Part {
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
@@ -44,8 +44,8 @@ class Communicator {
   /// values = `root`'s values.
   virtual Status broadcast(Tensor& values, int root) = 0;
 
-  /// Every waiting or later call of every rank returns an error with this reason instead of hanging. The first
-  /// reason stays. A group that was aborted cannot be used again.
+  /// Every waiting or later call of every rank returns an error with this reason instead of hanging. The
+  /// first reason stays. A group that was aborted cannot be used again.
   virtual void abort(const std::string& reason) = 0;
 };
 

@@ -11,9 +11,13 @@ constexpr int kSpins = 100;
 // and in bit 0 whether the group was aborted.
 constexpr int kAborted = 1, kRound = 2;
 
-bool same_round(int a, int b) { return ((a ^ b) & ~kAborted) == 0; }
+bool same_round(int a, int b) {
+  return ((a ^ b) & ~kAborted) == 0;
+}
 
-int next_round(int state) { return static_cast<int>(static_cast<unsigned>(state) + kRound); }
+int next_round(int state) {
+  return static_cast<int>(static_cast<unsigned>(state) + kRound);
+}
 
 void pause() {
 #if defined(__x86_64__)

@@ -12,10 +12,14 @@ enum class Operation { all_reduce, reduce_scatter, all_gather, broadcast };
 
 const char* name_of(Operation operation) {
   switch (operation) {
-    case Operation::all_reduce: return "all_reduce";
-    case Operation::reduce_scatter: return "reduce_scatter";
-    case Operation::all_gather: return "all_gather";
-    case Operation::broadcast: return "broadcast";
+    case Operation::all_reduce:
+      return "all_reduce";
+    case Operation::reduce_scatter:
+      return "reduce_scatter";
+    case Operation::all_gather:
+      return "all_gather";
+    case Operation::broadcast:
+      return "broadcast";
   }
   return "?";
 }
@@ -47,8 +51,7 @@ struct Group {
 std::optional<std::string> disagreement(const std::vector<Call>& calls) {
   for (size_t rank = 0; rank < calls.size(); ++rank) {
     const Call& call = calls[rank];
-    if (!call.mistake.empty())
-      return cat("rank ", rank, " calls ", describe(call), " with ", call.mistake);
+    if (!call.mistake.empty()) return cat("rank ", rank, " calls ", describe(call), " with ", call.mistake);
     const Call& first = calls[0];
     if (call.operation != first.operation || call.dtype != first.dtype || call.count != first.count ||
         call.root != first.root)
@@ -115,8 +118,10 @@ void work(const std::vector<Call>& calls, int rank) {
   const int size = static_cast<int>(calls.size());
   const Part part = part_of(mine.count, rank, size);
   switch (mine.operation) {
-    case Operation::all_reduce: return all_reduce_part<T>(calls, part);
-    case Operation::reduce_scatter: return reduce_scatter_part<T>(calls, rank, part);
+    case Operation::all_reduce:
+      return all_reduce_part<T>(calls, part);
+    case Operation::reduce_scatter:
+      return reduce_scatter_part<T>(calls, rank, part);
     case Operation::all_gather:
       for (int from = 0; from < size; ++from) {
         const Part theirs = part_of(mine.count, from, size);
@@ -125,7 +130,8 @@ void work(const std::vector<Call>& calls, int rank) {
       }
       return;
     case Operation::broadcast:
-      return copy(calls[static_cast<size_t>(mine.root)].in, mine.out, static_cast<size_t>(mine.count) * sizeof(T));
+      return copy(calls[static_cast<size_t>(mine.root)].in, mine.out,
+                  static_cast<size_t>(mine.count) * sizeof(T));
   }
 }
 

@@ -31,7 +31,8 @@ Tensor activation_gradient(const Pass& pass, Activation activation, Tensor dy, c
   return dy;
 }
 
-Tensor ActivationLayer::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
+Tensor ActivationLayer::forward(const Pass& pass, const Tensor&, const Tensor& x,
+                                LayerContext& context) const {
   if (!is_relu(activation_)) return activate(pass, activation_, x, false, context);
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   pass.ops.relu(pass.stream, x, y);

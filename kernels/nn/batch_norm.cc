@@ -5,8 +5,8 @@
 namespace troupe::nn {
 
 Shape BatchNorm::output_shape(const Shape& sample) const {
-  TROUPE_CHECK(sample.dims() >= 1 && sample[0] == channels_, "samples of shape ", sample, " for a batch norm of ",
-               channels_, " channels");
+  TROUPE_CHECK(sample.dims() >= 1 && sample[0] == channels_, "samples of shape ", sample,
+               " for a batch norm of ", channels_, " channels");
   return sample;
 }
 
@@ -25,7 +25,8 @@ void BatchNorm::initialize(Random&, std::span<float> values) const {
   }
 }
 
-Tensor BatchNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x, LayerContext& context) const {
+Tensor BatchNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
+                          LayerContext& context) const {
   Tensor z = Tensor::empty(x.shape(), x.dtype());
   if (pass.training) {
     context.mean = Tensor::empty({channels_}, x.dtype());
@@ -46,8 +47,8 @@ Tensor BatchNorm::backward_input(const Pass& pass, const Tensor& weights, Tensor
   Tensor dz = activation_gradient(pass, activation_, std::move(dy), context);
   context.dscale = Tensor::empty({channels_}, dz.dtype());
   context.dshift = Tensor::empty({channels_}, dz.dtype());
-  pass.ops.batch_norm_gradient(pass.stream, context.x, part(weights, 0), context.mean, context.spread, kEpsilon,
-                               dz, ops::Write::set, dz, context.dscale, context.dshift);
+  pass.ops.batch_norm_gradient(pass.stream, context.x, part(weights, 0), context.mean, context.spread,
+                               kEpsilon, dz, ops::Write::set, dz, context.dscale, context.dshift);
   return wants_dx ? dz : Tensor();
 }
 

@@ -11,8 +11,8 @@ Conv2d::Conv2d(int64_t channels, int64_t outputs, int64_t kernel, Options option
       activation_(options.activation) {}
 
 Shape Conv2d::output_shape(const Shape& sample) const {
-  TROUPE_CHECK(sample.dims() == 3 && sample[0] == weight_[1], "samples of shape ", sample, " for ", weight_[1],
-               " channels");
+  TROUPE_CHECK(sample.dims() == 3 && sample[0] == weight_[1], "samples of shape ", sample, " for ",
+               weight_[1], " channels");
   const Shape y = ops::conv_output(batch_shape(1, sample), weight_, geometry_);
   return {y[1], y[2], y[3]};
 }
@@ -31,9 +31,11 @@ Tensor Conv2d::bias_of(const Tensor& flat) const {
   return bias_ ? flat.view(weight_.count(), {weight_[0]}) : Tensor();
 }
 
-Tensor Conv2d::forward(const Pass& pass, const Tensor& weights, const Tensor& x, LayerContext& context) const {
+Tensor Conv2d::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
+                       LayerContext& context) const {
   Tensor z = Tensor::empty(ops::conv_output(x.shape(), weight_, geometry_), x.dtype());
-  pass.ops.conv(pass.stream, x, weights.view(0, weight_), bias_of(weights), geometry_, epilogue_of(activation_), z);
+  pass.ops.conv(pass.stream, x, weights.view(0, weight_), bias_of(weights), geometry_,
+                epilogue_of(activation_), z);
   if (pass.training) context.x = x;
   return activate(pass, activation_, std::move(z), true, context);
 }

@@ -9,7 +9,8 @@ Tensor Dropout::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerC
   return y;
 }
 
-Tensor Dropout::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool wants_dx, LayerContext&) const {
+Tensor Dropout::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool wants_dx,
+                               LayerContext&) const {
   if (!wants_dx) return {};
   pass.ops.dropout(pass.stream, dy, p_, derive_seed(pass.seed, "dropout", place_), 0, dy);
   return dy;

@@ -12,15 +12,20 @@ Shape widened(const Shape& ids, int64_t width) {
 
 }  // namespace
 
-Shape Embedding::output_shape(const Shape& sample) const { return widened(sample, weight_[1]); }
+Shape Embedding::output_shape(const Shape& sample) const {
+  return widened(sample, weight_[1]);
+}
 
-std::vector<ParamSpec> Embedding::params() const { return {{"weight", weight_, 0, ParamKind::weight}}; }
+std::vector<ParamSpec> Embedding::params() const {
+  return {{"weight", weight_, 0, ParamKind::weight}};
+}
 
 void Embedding::initialize(Random& random, std::span<float> values) const {
   for (float& value : values) value = static_cast<float>(random.normal());
 }
 
-Tensor Embedding::forward(const Pass& pass, const Tensor& weights, const Tensor& x, LayerContext& context) const {
+Tensor Embedding::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
+                          LayerContext& context) const {
   Tensor y = Tensor::empty({x.count(), weight_[1]}, weights.dtype());
   pass.ops.embedding(pass.stream, weights.view(0, weight_), x, y);
   if (pass.training) context.x = x;
@@ -32,8 +37,8 @@ Tensor Embedding::backward_input(const Pass&, const Tensor&, Tensor dy, bool, La
   return {};
 }
 
-void Embedding::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context, ops::Write write,
-                                Tensor& gradient) const {
+void Embedding::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context,
+                                ops::Write write, Tensor& gradient) const {
   Tensor dweight = gradient.view(0, weight_);
   pass.ops.embedding_gradient(pass.stream, context.x, context.dz, write, dweight);
 }

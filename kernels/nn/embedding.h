@@ -3,8 +3,8 @@
 
 namespace troupe::nn {
 
-/// y[n, ..., width] = the rows of weight[rows, width] that ids x (i32, [n, ...]) name. Starts standard normal,
-/// as PyTorch's. Ids have no gradient.
+/// y[n, ..., width] = the rows of weight[rows, width] that ids x (i32, [n, ...]) name. Starts standard
+/// normal, as PyTorch's. Ids have no gradient.
 class Embedding final : public Layer {
  public:
   Embedding(int64_t rows, int64_t width) : weight_{rows, width} {}

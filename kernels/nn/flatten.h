@@ -14,7 +14,8 @@ class Flatten final : public Layer {
     return x.reshaped(rows);
   }
 
-  Tensor backward_input(const Pass&, const Tensor&, Tensor dy, bool wants_dx, LayerContext& context) const override {
+  Tensor backward_input(const Pass&, const Tensor&, Tensor dy, bool wants_dx,
+                        LayerContext& context) const override {
     return wants_dx ? dy.reshaped(context.x_shape) : Tensor();
   }
 

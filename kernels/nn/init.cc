@@ -4,7 +4,9 @@
 
 namespace troupe::nn {
 
-double inverse_root(int64_t fan_in) { return 1 / std::sqrt(static_cast<double>(fan_in)); }
+double inverse_root(int64_t fan_in) {
+  return 1 / std::sqrt(static_cast<double>(fan_in));
+}
 
 void fill_uniform(Random& random, double bound, std::span<float> values) {
   for (float& value : values) value = static_cast<float>((2 * random.uniform() - 1) * bound);

@@ -19,14 +19,14 @@ struct Pass {
 /// What one layer keeps of one pass for its backward half. Each pass has its own, so that several batches may
 /// be in flight through one layer. A layer uses the fields it needs; the others stay empty.
 struct LayerContext {
-  Tensor x;        ///< its input
-  Tensor skip;     ///< second input of a ResidualAdd, put here by whoever calls `forward`
-  Tensor y;        ///< its output, for the gradient of a relu
-  Tensor z;        ///< what went into a gelu
-  Tensor dz;       ///< loss gradient before the activation: from backward_input to backward_weight
-  Tensor mean;     ///< of rows or channels
-  Tensor spread;   ///< rstd of rows, or variance of channels
-  Tensor choice;   ///< where each maximum was
+  Tensor x;               ///< its input
+  Tensor skip;            ///< second input of a ResidualAdd, put here by whoever calls `forward`
+  Tensor y;               ///< its output, for the gradient of a relu
+  Tensor z;               ///< what went into a gelu
+  Tensor dz;              ///< loss gradient before the activation: from backward_input to backward_weight
+  Tensor mean;            ///< of rows or channels
+  Tensor spread;          ///< rstd of rows, or variance of channels
+  Tensor choice;          ///< where each maximum was
   Tensor dscale, dshift;  ///< weight gradients that backward_input computes on its way
   Shape x_shape;
 };

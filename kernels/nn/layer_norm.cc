@@ -18,7 +18,8 @@ void LayerNorm::initialize(Random&, std::span<float> values) const {
   std::fill(values.begin() + width_, values.end(), 0.f);
 }
 
-Tensor LayerNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x, LayerContext& context) const {
+Tensor LayerNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
+                          LayerContext& context) const {
   const int64_t rows = x.shape()[0];
   Tensor z = Tensor::empty(x.shape(), x.dtype());
   context.mean = Tensor::empty({rows}, x.dtype());
@@ -40,8 +41,8 @@ Tensor LayerNorm::backward_input(const Pass& pass, const Tensor& weights, Tensor
   return dx;
 }
 
-void LayerNorm::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context, ops::Write write,
-                                Tensor& gradient) const {
+void LayerNorm::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context,
+                                ops::Write write, Tensor& gradient) const {
   Tensor dweight = gradient.view(0, {width_});
   Tensor dbias = gradient.view(width_, {width_});
   pass.ops.layer_norm_weight_gradient(pass.stream, context.x, context.mean, context.spread, context.dz, write,

@@ -19,7 +19,8 @@ void Linear::initialize(Random& random, std::span<float> values) const {
   fill_uniform(random, inverse_root(weight_[1]), values);
 }
 
-Tensor Linear::forward(const Pass& pass, const Tensor& weights, const Tensor& x, LayerContext& context) const {
+Tensor Linear::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
+                       LayerContext& context) const {
   Tensor z = Tensor::empty({x.shape()[0], weight_[0]}, x.dtype());
   pass.ops.linear(pass.stream, x, weights.view(0, weight_), weights.view(weight_.count(), bias_),
                   epilogue_of(activation_), z);

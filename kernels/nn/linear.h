@@ -3,7 +3,8 @@
 
 namespace troupe::nn {
 
-/// y[n, outputs] = activation(x[n, inputs] weight[outputs, inputs]^T + bias). Weight and bias start uniform in
+/// y[n, outputs] = activation(x[n, inputs] weight[outputs, inputs]^T + bias). Weight and bias start uniform
+/// in
 /// +-1/sqrt(inputs).
 class Linear final : public Layer {
  public:

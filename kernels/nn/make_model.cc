@@ -17,7 +17,9 @@ constexpr int64_t kMostBlocks = 1000;
 /// Offsets of BLAS and oneDNN are 32-bit in places.
 constexpr int64_t kLargestLayer = int64_t{1} << 31;
 
-Status invalid(const std::string& message) { return fail(ErrorKind::invalid, message); }
+Status invalid(const std::string& message) {
+  return fail(ErrorKind::invalid, message);
+}
 
 Status check_sizes(const char* setting, const std::vector<int64_t>& sizes, int64_t largest) {
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -28,8 +30,8 @@ Status check_sizes(const char* setting, const std::vector<int64_t>& sizes, int64
 
 Status check_only_for(bool used, const char* setting, const char* kinds, const ModelSpec& spec) {
   if (!used) return {};
-  return invalid(cat("model.", setting, " has no meaning for model.kind \"", spec.kind, "\" (only for ", kinds,
-                     "); leave it out"));
+  return invalid(cat("model.", setting, " has no meaning for model.kind \"", spec.kind, "\" (only for ",
+                     kinds, "); leave it out"));
 }
 
 Status check_numbers(const ModelSpec& spec) {
@@ -48,8 +50,10 @@ Status check_numbers(const ModelSpec& spec) {
 
 Status check_images(const ModelSpec& spec) {
   if (spec.input.dims() != 3)
-    return invalid(cat("model.kind \"", spec.kind, "\" needs images [channels, height, width], but the data's samples "
-                       "have shape ", spec.input, "; use model.kind \"mlp\" for them"));
+    return invalid(cat("model.kind \"", spec.kind,
+                       "\" needs images [channels, height, width], but the data's samples "
+                       "have shape ",
+                       spec.input, "; use model.kind \"mlp\" for them"));
   if (spec.channels.empty())
     return invalid(cat("model.channels is empty; model.kind \"", spec.kind, "\" needs at least one number"));
   return {};
@@ -59,8 +63,9 @@ Status check_images(const ModelSpec& spec) {
 Status check_halvings(const ModelSpec& spec, size_t times) {
   const int64_t side = std::min(spec.input[1], spec.input[2]);
   if (times < 62 && (side >> times) >= 1) return {};
-  return invalid(cat("model.channels has ", spec.channels.size(), " entries, which halve images of ", spec.input[1],
-                     " x ", spec.input[2], " pixels ", times, " times: nothing would be left; use fewer"));
+  return invalid(cat("model.channels has ", spec.channels.size(), " entries, which halve images of ",
+                     spec.input[1], " x ", spec.input[2], " pixels ", times,
+                     " times: nothing would be left; use fewer"));
 }
 
 Status check(const ModelSpec& spec) {
@@ -84,7 +89,8 @@ Status check(const ModelSpec& spec) {
     TROUPE_TRY(check_only_for(spec.layer_norm, "layer_norm", "mlp", spec));
     if (spec.blocks.size() != spec.channels.size())
       return invalid(cat("model.blocks has ", spec.blocks.size(), " entries and model.channels ",
-                         spec.channels.size(), "; a resnet needs one number of blocks for each number of channels"));
+                         spec.channels.size(),
+                         "; a resnet needs one number of blocks for each number of channels"));
     return {};
   }
   return invalid(cat("model.kind is \"", spec.kind, "\"; it must be \"mlp\", \"cnn\" or \"resnet\""));
@@ -105,7 +111,8 @@ void add_fully_connected(const ModelSpec& spec, Model& model) {
     const Activation activation = hidden ? activation_of(spec) : Activation::none;
     const bool norm = hidden && spec.layer_norm;
     if (i > 0 && spec.dropout > 0) model.add("dropout", std::make_unique<Dropout>(spec.dropout, i));
-    model.add(name, std::make_unique<Linear>(model.output_shape()[0], widths[i], norm ? Activation::none : activation));
+    model.add(name, std::make_unique<Linear>(model.output_shape()[0], widths[i],
+                                             norm ? Activation::none : activation));
     if (norm) model.add(name + "_norm", std::make_unique<LayerNorm>(widths[i], activation));
   }
 }
@@ -126,7 +133,8 @@ Model make_cnn(const ModelSpec& spec) {
                                   .padding = spec.kernel / 2,
                                   .bias = !spec.batch_norm,
                                   .activation = spec.batch_norm ? Activation::none : activation};
-    model.add(name, std::make_unique<Conv2d>(model.output_shape()[0], spec.channels[i], spec.kernel, options));
+    model.add(name,
+              std::make_unique<Conv2d>(model.output_shape()[0], spec.channels[i], spec.kernel, options));
     if (spec.batch_norm) model.add(name + "_bn", std::make_unique<BatchNorm>(spec.channels[i], activation));
     model.add("pool", std::make_unique<MaxPool>(ops::PoolGeometry{.window = 2, .stride = 2}, relu));
   }
@@ -135,8 +143,9 @@ Model make_cnn(const ModelSpec& spec) {
 }
 
 // A conv without bias and its batch norm; the node that reads `input`.
-int add_conv_norm(Model& model, const std::string& conv, const std::string& norm, int64_t inputs, int64_t outputs,
-                  int64_t kernel, int64_t stride, Activation activation, int input = Model::kPrevious) {
+int add_conv_norm(Model& model, const std::string& conv, const std::string& norm, int64_t inputs,
+                  int64_t outputs, int64_t kernel, int64_t stride, Activation activation,
+                  int input = Model::kPrevious) {
   const Conv2d::Options options{.stride = stride, .padding = kernel / 2, .bias = false};
   model.add(conv, std::make_unique<Conv2d>(inputs, outputs, kernel, options), input);
   return model.add(norm, std::make_unique<BatchNorm>(outputs, activation));
@@ -147,11 +156,12 @@ int add_conv_norm(Model& model, const std::string& conv, const std::string& norm
 int add_residual_block(Model& model, const std::string& name, int input, int64_t inputs, int64_t outputs,
                        int64_t stride, Activation activation) {
   add_conv_norm(model, name + "_conv1", name + "_bn1", inputs, outputs, 3, stride, activation, input);
-  const int residual = add_conv_norm(model, name + "_conv2", name + "_bn2", outputs, outputs, 3, 1, Activation::none);
+  const int residual =
+      add_conv_norm(model, name + "_conv2", name + "_bn2", outputs, outputs, 3, 1, Activation::none);
   int skip = input;
   if (stride != 1 || inputs != outputs)
-    skip = add_conv_norm(model, name + "_shortcut", name + "_shortcut_bn", inputs, outputs, 1, stride, Activation::none,
-                         input);
+    skip = add_conv_norm(model, name + "_shortcut", name + "_shortcut_bn", inputs, outputs, 1, stride,
+                         Activation::none, input);
   return model.add(name, std::make_unique<ResidualAdd>(activation), residual, skip);
 }
 
@@ -163,8 +173,8 @@ Model make_resnet(const ModelSpec& spec) {
   for (size_t group = 0; group < spec.channels.size(); ++group)
     for (int64_t block = 0; block < spec.blocks[group]; ++block) {
       const int64_t stride = group > 0 && block == 0 ? 2 : 1;
-      last = add_residual_block(model, cat("group", group + 1, "_block", block + 1), last, width, spec.channels[group],
-                                stride, activation);
+      last = add_residual_block(model, cat("group", group + 1, "_block", block + 1), last, width,
+                                spec.channels[group], stride, activation);
       width = spec.channels[group];
     }
   model.add("pool", std::make_unique<GlobalAvgPool>());
@@ -176,8 +186,9 @@ Model make_resnet(const ModelSpec& spec) {
 Status check_layer_sizes(const Model& model) {
   for (const LayerSpec& layer : model.layers())
     if (layer.count >= kLargestLayer)
-      return invalid(cat("layer ", layer.name, " would have ", layer.count, " parameters; a layer must have fewer than ",
-                         kLargestLayer, ": make model.hidden or model.channels smaller"));
+      return invalid(cat("layer ", layer.name, " would have ", layer.count,
+                         " parameters; a layer must have fewer than ", kLargestLayer,
+                         ": make model.hidden or model.channels smaller"));
   return {};
 }
 

@@ -59,8 +59,8 @@ size_t Model::layers_done(const ModelContext& context) const {
 
 void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t first, size_t last,
                     ModelContext& context) const {
-  TROUPE_CHECK(weights.size() == specs_.size() && last <= specs_.size(), weights.size(), " weights, layers up to ",
-               last, " of ", specs_.size());
+  TROUPE_CHECK(weights.size() == specs_.size() && last <= specs_.size(), weights.size(),
+               " weights, layers up to ", last, " of ", specs_.size());
   TROUPE_CHECK(context.next_ == first_node(first), "layer ", first, " begins at node ", first_node(first),
                ", but the pass is at node ", context.next_);
   context.layers_.resize(nodes_.size());
@@ -69,14 +69,16 @@ void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t fi
   while (context.next_ < first_node(last)) run_node(pass, weights, context.next_++, context);
 }
 
-void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index, ModelContext& context) const {
+void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index,
+                     ModelContext& context) const {
   const Node& node = nodes_[index];
   auto& outputs = context.outputs_;
   LayerContext& layer = context.layers_[index];
   if (node.skip >= 0) layer.skip = outputs[static_cast<size_t>(node.skip)];
   const Tensor& x = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
   const Tensor none;
-  outputs[index] = node.layer->forward(pass, node.spec < 0 ? none : weights[static_cast<size_t>(node.spec)], x, layer);
+  outputs[index] =
+      node.layer->forward(pass, node.spec < 0 ? none : weights[static_cast<size_t>(node.spec)], x, layer);
   // Memory that no layer kept for its backward half goes to the next one that asks.
   for (int read : {node.input, node.skip})
     if (read >= 0 && nodes_[static_cast<size_t>(read)].last_use == static_cast<int>(index))

@@ -26,11 +26,11 @@ class ModelContext {
   size_t next_ = 0;                ///< nodes before it have run
 };
 
-/// Layers in the order they run, each reading an earlier one's output: a chain with shortcuts. Once built it is
-/// immutable, and any number of threads may use it, each with a context of its own.
+/// Layers in the order they run, each reading an earlier one's output: a chain with shortcuts. Once built it
+/// is immutable, and any number of threads may use it, each with a context of its own.
 ///
-/// "Layer" in the interface means a layer with parameters (a LayerSpec); one without runs along with the layer
-/// before it, or with the first.
+/// "Layer" in the interface means a layer with parameters (a LayerSpec); one without runs along with the
+/// layer before it, or with the first.
 class Model {
  public:
   /// `sample` is the shape of one input sample.
@@ -42,17 +42,19 @@ class Model {
   /// Appends a node that reads node `input`'s output (kPrevious: the last node's, or the model's input), and
   /// node `skip`'s as LayerContext::skip. Its parameters are called `name`.weight and so on. Returns the
   /// node's number.
-  int add(const std::string& name, std::unique_ptr<const Layer> layer, int input = kPrevious, int skip = kNone);
+  int add(const std::string& name, std::unique_ptr<const Layer> layer, int input = kPrevious,
+          int skip = kNone);
 
   const std::vector<LayerSpec>& layers() const { return specs_; }
-  const Shape& input_shape() const { return sample_; }   ///< of one sample
+  const Shape& input_shape() const { return sample_; }  ///< of one sample
   const Shape& output_shape() const { return nodes_.empty() ? sample_ : nodes_.back().output; }
 
   /// First parameters of a layer: the same for a seed everywhere.
   void initialize(size_t layer, uint64_t seed, std::span<float> values) const;
 
   /// Runs layers [first, last) of the pass that `context` began; ranges follow each other without gaps.
-  void forward(const Pass&, std::span<const Tensor> weights, size_t first, size_t last, ModelContext& context) const;
+  void forward(const Pass&, std::span<const Tensor> weights, size_t first, size_t last,
+               ModelContext& context) const;
   /// Whether all layers have run.
   bool forward_done(const ModelContext& context) const { return context.next_ == nodes_.size(); }
   /// How many layers have run.
@@ -65,11 +67,11 @@ class Model {
  private:
   struct Node {
     std::unique_ptr<const Layer> layer;
-    int input;      ///< a node, or kPrevious for the model's input
-    int skip;       ///< a node, or kNone
-    int spec;       ///< index of its LayerSpec, or kNone
-    int last_use;   ///< the last node that reads its output
-    bool learns;    ///< it or a node before it has parameters, so its output's gradient is wanted
+    int input;     ///< a node, or kPrevious for the model's input
+    int skip;      ///< a node, or kNone
+    int spec;      ///< index of its LayerSpec, or kNone
+    int last_use;  ///< the last node that reads its output
+    bool learns;   ///< it or a node before it has parameters, so its output's gradient is wanted
     Shape output;
   };
 

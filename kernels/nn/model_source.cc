@@ -11,17 +11,21 @@ namespace {
 constexpr size_t kEvaluationBatch = 250;
 
 void check_fit(const Model& model, const Dataset& data) {
-  TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ", model.input_shape(),
-               ", the data's are ", data.sample_shape());
-  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(), " for ",
-               data.classes(), " classes");
+  TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ",
+               model.input_shape(), ", the data's are ", data.sample_shape());
+  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(),
+               " for ", data.classes(), " classes");
 }
 
 }  // namespace
 
 ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
                          std::shared_ptr<const Dataset> test, int threads, const ops::Ops& ops)
-    : model_(std::move(model)), train_(std::move(train)), test_(std::move(test)), ops_(ops), stream_({}, threads) {
+    : model_(std::move(model)),
+      train_(std::move(train)),
+      test_(std::move(test)),
+      ops_(ops),
+      stream_({}, threads) {
   check_fit(*model_, *train_);
   check_fit(*model_, *test_);
 }
@@ -43,7 +47,8 @@ void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, s
   model_->forward({stream_, ops_, true, batch.seed}, weights, first, last, context_);
 }
 
-StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) {
+StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights,
+                                const GradientReady& ready) {
   if (!begun_ || !model_->forward_done(context_))
     forward(batch, weights, begun_ ? model_->layers_done(context_) : 0, layers().size());
   const Pass pass{stream_, ops_, true, batch.seed};

@@ -21,7 +21,8 @@ class ModelSource final : public GradientSource {
     model_->initialize(layer, seed, values);
   }
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
-  StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
+  StepStats backward(const Batch& batch, std::span<const Tensor> weights,
+                     const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }
   int64_t test_samples() const override { return test_->size(); }

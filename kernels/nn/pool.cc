@@ -10,7 +10,9 @@ Shape pooled_sample(const Shape& sample, const ops::PoolGeometry& geometry) {
 
 }  // namespace
 
-Shape MaxPool::output_shape(const Shape& sample) const { return pooled_sample(sample, geometry_); }
+Shape MaxPool::output_shape(const Shape& sample) const {
+  return pooled_sample(sample, geometry_);
+}
 
 Tensor MaxPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
   const Shape shape = ops::pool_output(x.shape(), geometry_);
@@ -31,7 +33,9 @@ Tensor MaxPool::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool 
   return dx;
 }
 
-Shape AvgPool::output_shape(const Shape& sample) const { return pooled_sample(sample, geometry_); }
+Shape AvgPool::output_shape(const Shape& sample) const {
+  return pooled_sample(sample, geometry_);
+}
 
 Tensor AvgPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
   Tensor y = Tensor::empty(ops::pool_output(x.shape(), geometry_), x.dtype());

@@ -1,6 +1,7 @@
 #include <troupe/ps/config/checks.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include <troupe/ps/config/setting.h>
 
@@ -28,10 +29,18 @@ struct Checker {
   void problem(const Args&... args) {
     problems.push_back(cat(args...));
   }
-  /// `key` was given and `useful` is false: it changes nothing, because of `other`.
+  /// `key` was changed and `useful` is false: it does nothing, because of `other`.
   void idle_unless(bool useful, const char* key, const char* other) {
-    if (!useful && sources.given(key))
-      warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+    const Setting& setting = *find_setting(key);
+    const bool changed = sources.given(key) && value_text(setting, c) != value_text(setting, RunConfig{});
+    if (!useful && changed) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+  }
+
+  void name() {
+    const bool plain = std::all_of(c.run.name.begin(), c.run.name.end(),
+                                   [](unsigned char x) { return std::isalnum(x) || x == '-' || x == '_' || x == '.'; });
+    if (!plain || c.run.name.empty() || c.run.name[0] == '.' || c.run.name.size() > 100)
+      problem(term("run.name"), ": names a folder: use up to 100 letters, digits, '-', '_' and '.', not '.' first");
   }
 
   void batch() {
@@ -40,32 +49,29 @@ struct Checker {
       int64_t sum = 0;
       for (const int64_t share : shares) sum += share;
       if (static_cast<int64_t>(shares.size()) != c.parallel.workers)
-        problem(term("parallel.worker_batch"), " has ", shares.size(), " entries, but ",
-                term("parallel.workers"), ": give one entry a worker");
+        problem(term("parallel.worker_batch"), " has ", shares.size(), " entries, but ", term("parallel.workers"),
+                ": give one entry a worker");
       if (sum != c.train.batch_size)
         problem(term("parallel.worker_batch"), " adds up to ", sum, ", but ", term("train.batch_size"),
                 ": change one of them, or leave train.batch_size out");
     } else if (c.train.batch_size < c.parallel.workers) {
-      problem(term("train.batch_size"), " leaves some of the workers without a sample, ",
-              term("parallel.workers"), ": use a batch of at least ", c.parallel.workers,
-              " or fewer workers");
+      problem(term("train.batch_size"), " leaves some of the workers without a sample, ", term("parallel.workers"),
+              ": use a batch of at least ", c.parallel.workers, " or fewer workers");
     }
   }
 
   void length() {
     if (c.train.epochs == 0 && c.train.max_steps == 0)
-      problem(term("train.epochs"), " and ", term("train.max_steps"),
-              " leave nothing to do: set one of them");
+      problem(term("train.epochs"), " and ", term("train.max_steps"), " leave nothing to do: set one of them");
   }
 
   void model() {
     const bool mlp = c.model.kind == "mlp", cnn = c.model.kind == "cnn", resnet = c.model.kind == "resnet";
     if (cnn && c.model.channels.empty())
-      problem(term("model.kind"), " needs model.channels, as in channels = [32, 64]; ",
-              term("model.channels"));
+      problem(term("model.kind"), " needs model.channels, as in channels = [32, 64]; ", term("model.channels"));
     if (resnet && (c.model.channels.empty() || c.model.channels.size() != c.model.blocks.size()))
-      problem(term("model.kind"), " needs one number of blocks for each group of channels; ",
-              term("model.channels"), ", ", term("model.blocks"));
+      problem(term("model.kind"), " needs one number of blocks for each group of channels; ", term("model.channels"),
+              ", ", term("model.blocks"));
     if (cnn && c.model.kernel % 2 == 0)
       problem(term("model.kernel"), ": must be odd, so that the output can be as large as the input");
     idle_unless(!mlp, "model.channels", "model.kind");
@@ -80,16 +86,14 @@ struct Checker {
   void data() {
     const bool synthetic = c.data.format == "synthetic";
     if (!synthetic && c.data.path.empty())
-      problem(term("data.path"), ": name the folder of the data files, which ", term("data.format"),
-              " needs");
+      problem(term("data.path"), ": name the folder of the data files, which ", term("data.format"), " needs");
     const int64_t available = synthetic ? c.data.samples : c.data.train_limit;
     const char* limit = synthetic ? "data.samples" : "data.train_limit";
     if (available > 0 && c.train.batch_size > available)
       problem(term("train.batch_size"), " is more than there are samples, ", term(limit));
-    for (const char* key : {"data.samples", "data.features"}) idle_unless(synthetic, key, "data.format");
+    for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
+      idle_unless(synthetic, key, "data.format");
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
-    if (c.data.format == "csv" && c.data.train_images.empty())
-      problem(term("data.format"), " needs data.train_images, the name of the table");
   }
 
   void optimizer() {
@@ -97,8 +101,7 @@ struct Checker {
     const bool adam_like = one_of(o.name, {"adam", "adamw", "lamb"});
     idle_unless(one_of(o.name, {"sgd", "rmsprop"}), "optimizer.momentum", "optimizer.name");
     idle_unless(o.name == "sgd", "optimizer.nesterov", "optimizer.name");
-    for (const char* key : {"optimizer.beta1", "optimizer.beta2"})
-      idle_unless(adam_like, key, "optimizer.name");
+    for (const char* key : {"optimizer.beta1", "optimizer.beta2"}) idle_unless(adam_like, key, "optimizer.name");
     idle_unless(o.name == "rmsprop", "optimizer.alpha", "optimizer.name");
     idle_unless(o.name != "sgd", "optimizer.epsilon", "optimizer.name");
     if (o.name == "sgd" && o.nesterov && o.momentum == 0)
@@ -128,11 +131,10 @@ struct Checker {
       const bool ssp = c.update[i].policy.mode == Mode::ssp;
       if (c.update[i].layers.empty()) problem(rule(i), ": layers is empty: name layers, or * for all");
       if (ssp && !sources.given(staleness))
-        problem(rule(i),
-                ": mode ssp needs staleness, the steps by which a read may lag, as in staleness = 2");
+        problem(rule(i), ": mode ssp needs staleness, the steps by which a read may lag, as in staleness = 2");
       if (!ssp && sources.given(staleness) && c.update[i].policy.staleness != 0)
-        warnings.push_back(cat(rule(i), ": staleness = ", c.update[i].policy.staleness,
-                               " has no effect: only mode ssp has a bound"));
+        warnings.push_back(
+            cat(rule(i), ": staleness = ", c.update[i].policy.staleness, " has no effect: only mode ssp has a bound"));
       if (c.update[i].layers == "*" && i + 1 < c.update.size())
         problem(rule(i), ": layers = \"*\" matches every layer, so that ", rule(i + 1),
                 " never applies: put the general table last");
@@ -141,11 +143,9 @@ struct Checker {
 
   void debug() {
     if (c.debug.slow_worker >= c.parallel.workers)
-      problem(term("debug.slow_worker"), " is not one of the workers, which count from 0; ",
-              term("parallel.workers"));
+      problem(term("debug.slow_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
     if (c.debug.nan_at_step >= 0 && c.debug.nan_worker >= c.parallel.workers)
-      problem(term("debug.nan_worker"), " is not one of the workers, which count from 0; ",
-              term("parallel.workers"));
+      problem(term("debug.nan_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
     for (const char* key : {"debug.slow_factor", "debug.slow_ms"})
       idle_unless(c.debug.slow_worker >= 0, key, "debug.slow_worker");
     for (const char* key : {"debug.nan_worker", "debug.nan_layer"})
@@ -161,6 +161,7 @@ struct Checker {
 void check_config(const RunConfig& config, const Sources& sources, std::vector<std::string>& problems,
                   std::vector<std::string>& warnings) {
   Checker checker{config, sources, problems, warnings};
+  checker.name();
   checker.length();
   checker.batch();
   checker.model();
@@ -177,11 +178,11 @@ Status check_against_data(const RunConfig& config, const Sources& sources, int64
   const std::string have = cat("there are ", train_samples, " training samples in ", config.data.path,
                                config.data.train_limit > 0 ? ", " + checker.term("data.train_limit") : "");
   if (config.parallel.workers > train_samples)
-    return fail(ErrorKind::invalid, cat(checker.term("parallel.workers"), " is more than samples: ", have,
-                                        "; use fewer workers"));
+    return fail(ErrorKind::invalid,
+                cat(checker.term("parallel.workers"), " is more than samples: ", have, "; use fewer workers"));
   if (config.train.batch_size > train_samples)
-    return fail(ErrorKind::invalid, cat(checker.term("train.batch_size"), " is more than an epoch: ", have,
-                                        "; use a smaller batch"));
+    return fail(ErrorKind::invalid,
+                cat(checker.term("train.batch_size"), " is more than an epoch: ", have, "; use a smaller batch"));
   return {};
 }
 

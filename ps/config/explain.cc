@@ -11,8 +11,8 @@ namespace {
 std::string variable_text(const Setting& setting) {
   std::string name = "TROUPE_";
   for (const char c : std::string_view(setting.key))
-    name += c == '.' ? std::string("__")
-                     : std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+    name +=
+        c == '.' ? std::string("__") : std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
   return name;
 }
 
@@ -21,8 +21,8 @@ std::string ways_text(const Setting& setting, const std::string& value) {
   if (setting.per_rule())
     return cat("    [[update]] ", setting.leaf(), " = ", value,
                "  |  --set 'update=fc1:sync,*:ssp(2)'  |  TROUPE_UPDATE=async\n");
-  return cat("    [", setting.table(), "] ", setting.leaf(), " = ", value, "  |  --set ", setting.key,
-             "=...  |  ", variable_text(setting), "=...\n");
+  return cat("    [", setting.table(), "] ", setting.leaf(), " = ", value, "  |  --set ", setting.key, "=...  |  ",
+             variable_text(setting), "=...\n");
 }
 
 std::string explain_one(const Setting& setting) {
@@ -44,8 +44,7 @@ Result<std::string> explain(std::string_view key) {
   if (!text.empty()) return text;
   std::string near = key.find('.') == std::string_view::npos ? nearest_table(key) : "";
   if (near.empty()) near = nearest_key(key);
-  return fail(ErrorKind::invalid,
-              cat("unknown key ", key, near.empty() ? "" : "; did you mean " + near + "?"));
+  return fail(ErrorKind::invalid, cat("unknown key ", key, near.empty() ? "" : "; did you mean " + near + "?"));
 }
 
 }  // namespace troupe::ps

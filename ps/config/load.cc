@@ -44,9 +44,7 @@ std::string key_of(std::string_view variable) {
   return key;
 }
 
-std::string rule_key(size_t rule, const Setting& setting) {
-  return cat("update[", rule, "].", setting.leaf());
-}
+std::string rule_key(size_t rule, const Setting& setting) { return cat("update[", rule, "].", setting.leaf()); }
 
 /// Assigns to one of the rules, where `assign` itself knows only the last.
 Status assign_to_rule(const Setting& setting, const RawValue& value, UpdateRule& rule) {
@@ -105,9 +103,8 @@ class Loader {
       return;
     }
     const size_t rule = static_cast<size_t>(entry.rule);
-    const Status status = setting->per_rule()
-                              ? assign_to_rule(*setting, entry.value, loaded_.config.update[rule])
-                              : assign(*setting, entry.value, loaded_.config);
+    const Status status = setting->per_rule() ? assign_to_rule(*setting, entry.value, loaded_.config.update[rule])
+                                              : assign(*setting, entry.value, loaded_.config);
     if (!status) problems_.push_back(at(entry.value_place) + status.error().message);
     loaded_.sources.set(setting->per_rule() ? rule_key(rule, *setting) : entry.key,
                         cat(file, ':', entry.key_place.line));
@@ -136,8 +133,7 @@ class Loader {
   void take_override(const std::string& text) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      problems_.push_back(
-          cat("command line: --set ", text, ": expected KEY=VALUE, as in --set train.epochs=3"));
+      problems_.push_back(cat("command line: --set ", text, ": expected KEY=VALUE, as in --set train.epochs=3"));
       return;
     }
     take_text(text.substr(0, equals), text.substr(equals + 1), "command line");
@@ -201,17 +197,14 @@ void Sources::drop_rules() {
     it = it->first.starts_with("update[") ? by_key_.erase(it) : std::next(it);
 }
 
-Result<LoadedConfig> load_config(const ConfigInput& input) {
-  return Loader().load(input);
-}
+Result<LoadedConfig> load_config(const ConfigInput& input) { return Loader().load(input); }
 
 Result<LoadedConfig> load_config_file(const std::string& path, ConfigInput input) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
     return fail(ErrorKind::invalid, path + ": is a folder; name a TOML file");
   std::ifstream in(path, std::ios::binary);
-  if (!in)
-    return fail(ErrorKind::missing, cat(path, ": cannot read the config file: ", std::strerror(errno)));
+  if (!in) return fail(ErrorKind::missing, cat(path, ": cannot read the config file: ", std::strerror(errno)));
   input.file_name = path;
   input.file_text = std::string(std::istreambuf_iterator<char>(in), {});
   return load_config(input);

@@ -9,9 +9,7 @@ namespace {
 
 constexpr size_t kFar = 1000;
 
-bool near_enough(size_t distance, size_t length) {
-  return distance <= std::max<size_t>(1, length / 3);
-}
+bool near_enough(size_t distance, size_t length) { return distance <= std::max<size_t>(1, length / 3); }
 
 /// How far `written` is from the name of `setting` within its table; kFar where it cannot be meant.
 size_t leaf_distance(std::string_view written, const Setting& setting) {
@@ -62,8 +60,7 @@ std::string nearest_key(std::string_view key) {
   size_t best_distance = kFar;
   for (const Setting& setting : all_settings()) {
     // Another table is a second mistake: as far as two wrong letters, unless the table itself is misspelled.
-    const size_t distance =
-        leaf_distance(leaf, setting) + std::min<size_t>(2, edit_distance(table, setting.table()));
+    const size_t distance = leaf_distance(leaf, setting) + std::min<size_t>(2, edit_distance(table, setting.table()));
     if (distance < best_distance) {
       best = setting.key;
       best_distance = distance;

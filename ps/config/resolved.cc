@@ -41,8 +41,7 @@ std::string resolved_toml(const RunConfig& config, const Sources* sources) {
   for (const Setting& setting : all_settings()) {
     if (setting.table() != table) {
       table = setting.table();
-      text +=
-          setting.per_rule() ? rules_text(config, sources) : cat(text.empty() ? "" : "\n", "[", table, "]\n");
+      text += setting.per_rule() ? rules_text(config, sources) : cat(text.empty() ? "" : "\n", "[", table, "]\n");
     }
     if (!setting.per_rule()) text += line_text(setting, config, sources, setting.key);
   }

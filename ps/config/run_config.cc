@@ -1,22 +1,10 @@
 #include <troupe/ps/config/run_config.h>
 
-#include <algorithm>
-
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
   if (!config.parallel.worker_batch.empty()) return config.parallel.worker_batch;
-  const int64_t workers = config.parallel.workers, batch = config.train.batch_size;
-  std::vector<int64_t> shares(static_cast<size_t>(workers), batch / workers);
-  for (int64_t i = 0; i < batch % workers; ++i) ++shares[static_cast<size_t>(i)];
-  return shares;
-}
-
-int64_t total_steps(const RunConfig& config, int64_t train_samples) {
-  const int64_t batch = config.train.batch_size;
-  const int64_t by_epochs = config.train.epochs * ((train_samples + batch - 1) / batch);
-  if (config.train.epochs == 0) return config.train.max_steps;
-  return config.train.max_steps == 0 ? by_epochs : std::min(by_epochs, config.train.max_steps);
+  return equal_split(config.train.batch_size, config.parallel.workers);
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {
@@ -48,6 +36,22 @@ LayoutOptions layout_options(const RunConfig& config) {
   options.slice_bytes = config.servers.slice_bytes;
   options.fuse_bytes = config.servers.fuse_bytes;
   options.whole_layers = config.optimizer.name == "lamb";
+  return options;
+}
+
+DataOptions data_options(const RunConfig& config) {
+  DataOptions options = config.data;
+  options.seed = static_cast<uint64_t>(config.train.seed);
+  return options;
+}
+
+DealerOptions dealer_options(const RunConfig& config, int64_t train_samples) {
+  DealerOptions options;
+  options.train_samples = train_samples;
+  options.epochs = config.train.epochs;
+  options.max_steps = config.train.max_steps;
+  options.global_batch = config.train.batch_size;
+  options.worker_batch = worker_batches(config);
   return options;
 }
 

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include <troupe/kernels/nn/model_spec.h>
+#include <troupe/ps/data/dealer.h>
+#include <troupe/ps/data/load_dataset.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/policy.h>
 #include <troupe/ps/param/shard.h>
@@ -29,15 +31,9 @@ struct ModelSection {
   bool layer_norm = false;
 };
 
-struct DataSection {
-  std::string format = "idx";
-  std::string path = "/usr/share/datasets/fashion-mnist";
-  std::string train_images, train_labels, test_images, test_labels;  ///< empty: the format's usual names
-  std::string label_column;                                          ///< csv: empty is the last column
-  std::vector<double> mean, std;
-  int64_t train_limit = 0, test_limit = 0;
+/// What data there are is said by DataOptions, except `seed`, which is train.seed's.
+struct DataSection : DataOptions {
   bool shuffle = true;
-  int64_t samples = 4096, features = 32, classes = 10;  ///< synthetic
 };
 
 enum class NonFinite : uint8_t { stop, skip };
@@ -111,16 +107,14 @@ struct RunConfig {
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
 
-/// Steps of the whole run: train.epochs passes over `train_samples` (an epoch's last step takes what is
-/// left), or train.max_steps if that comes first.
-int64_t total_steps(const RunConfig& config, int64_t train_samples);
-
-/// `[optimizer]` with `total_steps` filled in from the run where the file leaves it at 0.
+/// `[optimizer]` with `total_steps` filled in from the run (Dealer::total_schedule_steps) where it is 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);
 
 /// `[model]` for samples of shape `input` with `classes` labels.
 nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t classes);
 
 LayoutOptions layout_options(const RunConfig& config);
+DataOptions data_options(const RunConfig& config);
+DealerOptions dealer_options(const RunConfig& config, int64_t train_samples);
 
 }  // namespace troupe::ps

@@ -59,15 +59,14 @@ RawValue parse_list(std::string_view text) {
 }
 
 std::string unquoted(std::string_view text) {
-  const bool quoted =
-      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
+  const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
   return std::string(quoted ? text.substr(1, text.size() - 2) : text);
 }
 
 std::string kind_text(const RawValue& value) {
-  return std::visit(overloaded{[](std::monostate) { return "something else"; },
-                               [](bool) { return "true or false"; }, [](int64_t) { return "an integer"; },
-                               [](double) { return "a number"; }, [](const std::string&) { return "a text"; },
+  return std::visit(overloaded{[](std::monostate) { return "something else"; }, [](bool) { return "true or false"; },
+                               [](int64_t) { return "an integer"; }, [](double) { return "a number"; },
+                               [](const std::string&) { return "a text"; },
                                [](const std::vector<int64_t>&) { return "a list of integers"; },
                                [](const std::vector<double>&) { return "a list of numbers"; }},
                     value);
@@ -97,22 +96,25 @@ bool in_range(const Setting& s, double x) {
   return std::isfinite(x) && x >= s.least && (s.below_most ? x < s.most : x <= s.most);
 }
 
+std::string allowed_text(const Setting& setting) {
+  const std::string range = range_text(setting);
+  return range.empty() ? "finite" : range;
+}
+
 template <class T>
 Status store_number(const Setting& setting, const RawValue& value, T number, T& target) {
   if (!in_range(setting, static_cast<double>(number))) {
-    const std::string range = range_text(setting);
-    return refuse(setting, value, range.empty() ? "must be finite" : "must be " + range);
+    return refuse(setting, value, "must be " + allowed_text(setting));
   }
   target = number;
   return {};
 }
 
 template <class T>
-Status store_list(const Setting& setting, const RawValue& value, std::vector<T> list,
-                  std::vector<T>& target) {
+Status store_list(const Setting& setting, const RawValue& value, std::vector<T> list, std::vector<T>& target) {
   for (const T x : list)
     if (!in_range(setting, static_cast<double>(x)))
-      return refuse(setting, value, cat("every entry must be ", range_text(setting), ", ", x, " is not"));
+      return refuse(setting, value, cat("every entry must be ", allowed_text(setting), ", ", x, " is not"));
   target = std::move(list);
   return {};
 }

@@ -50,8 +50,8 @@ const Setting* find_setting(std::string_view key);
 
 /// A value as a file or a text gives it, before a setting says what it should be. `monostate`: something no
 /// setting takes (a date, a table, a list of texts).
-using RawValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<int64_t>,
-                              std::vector<double>>;
+using RawValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 
 /// Reads `text` (of the environment or the command line) as the type of `setting`. Lists: `32,64` or `[32,
 /// 64]`.

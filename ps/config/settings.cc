@@ -5,10 +5,8 @@
 namespace troupe::ps {
 namespace {
 
-#define FIELD(path)            \
-  [](RunConfig & c) -> auto& { \
-    return c.path;             \
-  }
+#define FIELD(path) \
+  [](RunConfig & c) -> auto& { return c.path; }
 
 /// Names what the lambda's result makes of it: `FieldOf<int64_t>`, ...
 template <class Lambda>
@@ -18,17 +16,15 @@ Field field(Lambda lambda) {
 }
 
 #define AT(path) field(FIELD(path))
-#define ENUM_AT(path)                                                                                 \
-  EnumField {                                                                                         \
-    [](const RunConfig& c) { return static_cast<size_t>(c.path); }, [](RunConfig& c, size_t choice) { \
-      c.path = static_cast<std::remove_reference_t<decltype(c.path)>>(choice);                        \
-    }                                                                                                 \
+#define ENUM_AT(path)                                                                                                \
+  EnumField {                                                                                                        \
+    [](const RunConfig& c) { return static_cast<size_t>(c.path); },                                                  \
+        [](RunConfig& c, size_t choice) { c.path = static_cast<std::remove_reference_t<decltype(c.path)>>(choice); } \
   }
 
 std::vector<Setting> declare() {
   return {
-      {"run.name", AT(run.name), "",
-       "Begins the name of the run's folder, runs/NAME-<time>; name what you try."},
+      {"run.name", AT(run.name), "", "Begins the name of the run's folder, runs/NAME-<time>; name what you try."},
 
       {.key = "model.kind",
        .field = AT(model.kind),
@@ -135,8 +131,7 @@ std::vector<Setting> declare() {
       {.key = "data.shuffle",
        .field = AT(data.shuffle),
        .unit = "",
-       .why =
-           "Draw a new order of the training samples every epoch; turn it off for data whose order matters."},
+       .why = "Draw a new order of the training samples every epoch; turn it off for data whose order matters."},
       {.key = "data.samples",
        .field = AT(data.samples),
        .unit = "samples",
@@ -152,6 +147,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "synthetic: number of different labels.",
        .least = 2},
+      {.key = "data.noise",
+       .field = AT(data.noise),
+       .unit = "",
+       .why = "synthetic: how far samples lie around the centre of their class; more is harder to learn.",
+       .least = 0},
 
       {.key = "train.epochs",
        .field = AT(train.epochs),
@@ -169,8 +169,7 @@ std::vector<Setting> declare() {
       {.key = "train.seed",
        .field = AT(train.seed),
        .unit = "",
-       .why =
-           "Decides first weights, sample order and dropout; change it to see how much of a result is luck.",
+       .why = "Decides first weights, sample order and dropout; change it to see how much of a result is luck.",
        .least = 0},
       {.key = "train.max_steps",
        .field = AT(train.max_steps),
@@ -389,10 +388,7 @@ std::vector<Setting> declare() {
        .why = "A row of metrics.csv and metrics.jsonl after so many steps.",
        .least = 1,
        .also = "log_interval"},
-      {.key = "metrics.csv",
-       .field = AT(metrics.csv),
-       .unit = "",
-       .why = "Write metrics.csv into the run's folder."},
+      {.key = "metrics.csv", .field = AT(metrics.csv), .unit = "", .why = "Write metrics.csv into the run's folder."},
       {.key = "metrics.jsonl",
        .field = AT(metrics.jsonl),
        .unit = "",

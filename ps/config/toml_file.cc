@@ -1,19 +1,16 @@
+#include <troupe/ps/config/toml_file.h>
+
+#include <algorithm>
+
 // The only file that sees toml++: header-only and without exceptions, so that nothing needs to be linked.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
-#include <troupe/ps/config/toml_file.h>
-
-#include <algorithm>
-#include <set>
-
 namespace troupe::ps {
 namespace {
 
-Place place_of(const toml::source_region& region) {
-  return {region.begin.line, region.begin.column};
-}
+Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
 
 template <class T>
 std::vector<T> elements(const toml::array& array) {
@@ -51,8 +48,7 @@ class Collector {
   TomlFile take(const toml::table& root) {
     for (const auto& [key, node] : root) top_level(key, node);
     std::sort(file_.entries.begin(), file_.entries.end(), [](const TomlEntry& a, const TomlEntry& b) {
-      return std::pair(a.key_place.line, a.key_place.column) <
-             std::pair(b.key_place.line, b.key_place.column);
+      return std::pair(a.key_place.line, a.key_place.column) < std::pair(b.key_place.line, b.key_place.column);
     });
     return std::move(file_);
   }
@@ -63,8 +59,7 @@ class Collector {
     if (name == "update" && tables_only(node)) {
       for (const auto& table : *node.as_array()) rule(*table.as_table());
     } else if (node.is_table() && known_table(name) && name != "update") {
-      for (const auto& [inner, value] : *node.as_table())
-        add(name + "." + std::string(inner.str()), -1, inner, value);
+      for (const auto& [inner, value] : *node.as_table()) add(name + "." + std::string(inner.str()), -1, inner, value);
     } else {
       add(name, -1, key, node);
     }
@@ -90,8 +85,8 @@ Result<TomlFile> parse_toml(std::string_view text, const std::string& name) {
   const toml::parse_result parsed = toml::parse(text, std::string_view(name));
   if (!parsed) {
     const Place place = place_of(parsed.error().source());
-    return fail(ErrorKind::invalid, cat(name, ':', place.line, ':', place.column,
-                                        ": not valid TOML: ", parsed.error().description()));
+    return fail(ErrorKind::invalid,
+                cat(name, ':', place.line, ':', place.column, ": not valid TOML: ", parsed.error().description()));
   }
   return Collector().take(parsed.table());
 }

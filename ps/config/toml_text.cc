@@ -17,13 +17,9 @@ std::string list_text(const std::vector<T>& values) {
 
 }  // namespace
 
-std::string toml_text(bool value) {
-  return value ? "true" : "false";
-}
+std::string toml_text(bool value) { return value ? "true" : "false"; }
 
-std::string toml_text(int64_t value) {
-  return std::to_string(value);
-}
+std::string toml_text(int64_t value) { return std::to_string(value); }
 
 std::string toml_text(double value) {
   if (std::isnan(value)) return "nan";
@@ -42,8 +38,7 @@ std::string toml_text(const std::string& value) {
       text += {'\\', c};
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       std::array<char, 8> code;
-      std::snprintf(code.data(), code.size(), "\\u%04X",
-                    static_cast<unsigned>(static_cast<unsigned char>(c)));
+      std::snprintf(code.data(), code.size(), "\\u%04X", static_cast<unsigned>(static_cast<unsigned char>(c)));
       text += code.data();
     } else {
       text += c;
@@ -52,12 +47,8 @@ std::string toml_text(const std::string& value) {
   return text + "\"";
 }
 
-std::string toml_text(const std::vector<int64_t>& values) {
-  return list_text(values);
-}
+std::string toml_text(const std::vector<int64_t>& values) { return list_text(values); }
 
-std::string toml_text(const std::vector<double>& values) {
-  return list_text(values);
-}
+std::string toml_text(const std::vector<double>& values) { return list_text(values); }
 
 }  // namespace troupe::ps

@@ -44,8 +44,7 @@ Result<UpdateRule> parse_rule(std::string_view text) {
   TROUPE_TRY(assign(setting, std::string(mode), one));
   const Policy& policy = one.update[0].policy;
   if ((policy.mode == Mode::ssp) != (open != std::string_view::npos))
-    return fail(ErrorKind::invalid,
-                cat("update = \"", text, "\": ssp, and only ssp, takes a staleness: ssp(2)"));
+    return fail(ErrorKind::invalid, cat("update = \"", text, "\": ssp, and only ssp, takes a staleness: ssp(2)"));
   return one.update[0];
 }
 

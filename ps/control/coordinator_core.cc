@@ -82,7 +82,9 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
 
 CoordinatorCore::Effects CoordinatorCore::start() {
   Effects out;
-  invite(out);
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) spawning_.insert(server(s));
+  for (WorkerId w = 0; w < slots_.size(); ++w) spawning_.insert(worker(w));
+  for (const Endpoint& who : spawning_) send(out, options_.node, Spawn{who});
   return out;
 }
 

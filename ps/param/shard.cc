@@ -462,7 +462,7 @@ struct Shard::Impl {
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (may_read(policy, pull.step, p.version, p.clock)) return answer(e, pull, p);
     const auto waiting = p.waiting.try_emplace(worker, e).first;
-    if (std::get<Pull>(waiting->second.body).step < pull.step) waiting->second = e;
+    if (std::get<Pull>(waiting->second.body).step <= pull.step) waiting->second = e;
   }
 
   // A worker asks for a step that it has finished: a copy of an old request that nobody waits for.
@@ -477,7 +477,7 @@ struct Shard::Impl {
   void answer(const Envelope& e, const Pull& pull, HeldParcel& p) {
     const Policy& policy = layout->parcels[pull.parcel].policy;
     if (policy.immediate() && options.scale == ImmediateScale::staleness && !promise(generation, e)) return;
-    PullReply reply{pull.parcel, pull.step};
+    PullReply reply{pull.parcel, pull.step, pull.ticket};
     reply.lag = lag(policy, pull.step, p.version, p.clock);
     const bool one_back = policy.aggregates() && pull.step < p.version;
     const auto& ids = layout->parcels[pull.parcel].slices;

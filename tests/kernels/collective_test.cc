@@ -61,7 +61,8 @@ void check_all_reduce(int size, int64_t count, bool in_place) {
     return group.all_reduce(in, out);
   }));
   const Tensor expected = serial_sum<T>(size, count);
-  for (const Tensor& out : outs) BOOST_TEST(same_bits(out, expected), size << " ranks, " << count << " elements");
+  for (const Tensor& out : outs)
+    BOOST_TEST(same_bits(out, expected), size << " ranks, " << count << " elements");
 }
 
 }  // namespace
@@ -194,7 +195,8 @@ BOOST_AUTO_TEST_CASE(OneRanksWrongOutputIsAnErrorOnAllRanks) {
 BOOST_AUTO_TEST_CASE(ADisagreementLeavesTheGroupUsable) {
   check_all_ok(on_ranks(2, [&](Communicator& group, int rank) {
     Tensor wrong = Tensor::zeros({rank + 1});
-    if (group.all_reduce(wrong, wrong)) return Status(fail(ErrorKind::failed, "the disagreement was not seen"));
+    if (group.all_reduce(wrong, wrong))
+      return Status(fail(ErrorKind::failed, "the disagreement was not seen"));
     Tensor right = Tensor::zeros({5});
     return group.all_reduce(right, right);
   }));
@@ -247,7 +249,8 @@ BOOST_AUTO_TEST_CASE(AbortInTheMiddleOfARunFailsTheSameCallOnAllRanks) {
         return group[0]->abort("enough");
       }
       Tensor values = Tensor::zeros({16});
-      while (group[static_cast<size_t>(rank)]->all_reduce(values, values)) ++completed[static_cast<size_t>(rank)];
+      while (group[static_cast<size_t>(rank)]->all_reduce(values, values))
+        ++completed[static_cast<size_t>(rank)];
     });
     BOOST_TEST(completed[0] == completed[1]);
   }

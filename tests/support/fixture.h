@@ -49,10 +49,14 @@ inline std::map<std::string, FixtureCase> load_fixture(const std::string& path) 
     std::istringstream words(line);
     std::string verb, name;
     words >> verb >> name;
-    if (verb == "case") current = &cases[name];
-    else if (verb == "set") words >> current->settings[name];
-    else if (verb == "tensor") current->tensors[name] = detail::parse_tensor(words);
-    else TROUPE_CHECK(verb == "#", "in ", path, ": ", line);
+    if (verb == "case")
+      current = &cases[name];
+    else if (verb == "set")
+      words >> current->settings[name];
+    else if (verb == "tensor")
+      current->tensors[name] = detail::parse_tensor(words);
+    else
+      TROUPE_CHECK(verb == "#", "in ", path, ": ", line);
   }
   return cases;
 }

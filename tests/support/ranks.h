@@ -6,8 +6,8 @@
 
 namespace troupe::test {
 
-/// Runs body(rank) for every rank, each on a thread of its own, and waits for them. The first exception by rank
-/// comes out here. Boost's assertions are not thread-safe: a body records, the caller checks.
+/// Runs body(rank) for every rank, each on a thread of its own, and waits for them. The first exception by
+/// rank comes out here. Boost's assertions are not thread-safe: a body records, the caller checks.
 inline void run_ranks(int size, const std::function<void(int rank)>& body) {
   std::vector<std::exception_ptr> failures(static_cast<size_t>(size));
   std::vector<std::thread> threads;

@@ -1,0 +1,95 @@
+#include <troupe/ps/metrics/run_folder.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <troupe/kernels/base/check.h>
+
+namespace fs = std::filesystem;
+
+namespace troupe::ps {
+namespace {
+
+tl::unexpected<Error> refuse(const fs::path& path, const std::string& what, const std::error_code& why) {
+  return fail(ErrorKind::failed, path.string() + ": " + what + ": " + why.message());
+}
+
+/// All of `text`, on disk.
+bool write_all(int descriptor, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(descriptor, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return ::fsync(descriptor) == 0;
+}
+
+}  // namespace
+
+Result<RunFolder> RunFolder::create_under(const std::string& parent, const std::string& name,
+                                          const std::string& stamp) {
+  TROUPE_CHECK(name.find('/') == std::string::npos, "run name ", name);
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) return refuse(parent, "cannot create the folder of runs", error);
+  const fs::path base = fs::path(parent) / (name + "-" + stamp);
+  fs::path path = base;
+  // create_directory tells whether it was this call that made it: two runs in one second get two folders.
+  for (int number = 2; !fs::create_directory(path, error); ++number) {
+    if (error) return refuse(path, "cannot create the run's folder", error);
+    path = base.string() + "-" + std::to_string(number);
+  }
+  return prepare(path);
+}
+
+Result<RunFolder> RunFolder::create_at(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error))
+    return fail(ErrorKind::invalid, path + ": is a file, not a folder for a run; name another with --run-dir");
+  fs::create_directories(path, error);
+  if (error) return refuse(path, "cannot create the run's folder", error);
+  if (!fs::is_empty(path, error))
+    return fail(ErrorKind::invalid, path +
+                                        ": the folder is not empty, and a run would write over what is in it; name "
+                                        "another with --run-dir, or go on with its run by --resume");
+  return prepare(path);
+}
+
+Result<RunFolder> RunFolder::open(const std::string& path) {
+  std::error_code error;
+  const RunFolder folder{fs::path(path)};
+  if (!fs::is_directory(path, error)) return fail(ErrorKind::missing, path + ": there is no such run folder");
+  if (!fs::exists(folder.config(), error))
+    return fail(ErrorKind::missing, path + ": is not a run's folder: it has no config.resolved.toml");
+  return prepare(path);
+}
+
+Result<RunFolder> RunFolder::prepare(const fs::path& path) {
+  RunFolder folder{path};
+  std::error_code error;
+  fs::create_directories(folder.checkpoints(), error);
+  if (error) return refuse(folder.checkpoints(), "cannot create the folder of checkpoints", error);
+  return folder;
+}
+
+Status replace_file(const std::string& path, const std::string& text) {
+  const std::string part = path + ".part";
+  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool written = descriptor >= 0 && write_all(descriptor, text);
+  int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (written && ::rename(part.c_str(), path.c_str()) != 0) {
+    written = false;
+    reason = errno;
+  }
+  if (written) return {};
+  ::unlink(part.c_str());
+  const ErrorKind kind = reason == ENOSPC || reason == EDQUOT ? ErrorKind::exhausted : ErrorKind::failed;
+  return fail(kind, path + ": cannot be written: " + std::strerror(reason));
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,75 @@
+#include <troupe/ps/metrics/summarize.h>
+
+#include <set>
+
+namespace troupe::ps {
+namespace {
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::completed: return "finished";
+    case Outcome::interrupted: return "interrupted";
+    case Outcome::failed: return "failed";
+  }
+  return "?";
+}
+
+double mean(double sum, int64_t count) { return sum / static_cast<double>(count); }
+
+void add_counters(const LayerCounters& from, LayerSummary& to) {
+  to.pushes = from.pushes;
+  to.updates = from.updates;
+  to.pushed_bytes = from.pushed_bytes;
+  to.pulled_bytes = from.pulled_bytes;
+  to.staleness = Histogram(from.lag_histogram);
+  to.delay = Histogram(from.delay_histogram);
+}
+
+}  // namespace
+
+std::vector<LayerSummary> layers_of(const Layout& layout) {
+  std::vector<LayerSummary> layers;
+  for (LayerId id = 0; id < layout.layers.size(); ++id) {
+    std::set<ServerId> servers;
+    for (const Slice& slice : layout.slices)
+      if (slice.layer == id) servers.insert(slice.server);
+    LayerSummary layer;
+    layer.name = layout.layers[id].name;
+    layer.policy = describe(layout.policies[id]);
+    layer.parameters = layout.layers[id].count;
+    layer.shards = static_cast<int64_t>(servers.size());
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+RunSummary summarize(const RunResult& result, double seconds) {
+  RunSummary s;
+  s.outcome = name_of(result.outcome);
+  s.error = result.failure;
+  s.steps = result.steps;
+  s.samples = result.samples;
+  s.seconds = seconds;
+  s.samples_per_second = seconds > 0 ? static_cast<double>(result.samples) / seconds : 0;
+  if (const StepStats& test = result.evaluation.stats; test.samples > 0) {
+    s.test_accuracy = mean(static_cast<double>(test.correct), test.samples);
+    s.test_loss = mean(test.loss_sum, test.samples);
+  }
+  if (const StepStats& train = result.last_epoch; train.samples > 0) s.train_loss = mean(train.loss_sum, train.samples);
+  s.skipped_steps = result.skipped_steps;
+  s.restarts = result.worker_restarts + result.server_restarts;
+  s.checkpoints_written = result.checkpoints_written;
+  s.checkpoints_failed = result.checkpoints_failed;
+  s.duplicates_dropped = result.duplicates_dropped;
+  s.refused = result.refused;
+  if (result.layout) s.layers = layers_of(*result.layout);
+  for (const LayerCounters& counters : result.layers)
+    if (counters.layer < s.layers.size()) add_counters(counters, s.layers[counters.layer]);
+  for (size_t i = 0; i < result.workers.size(); ++i) {
+    const WorkerReport& w = result.workers[i];
+    s.workers.push_back({static_cast<int64_t>(i), w.samples, w.pieces, w.compute_s, w.wait_s});
+  }
+  return s;
+}
+
+}  // namespace troupe::ps

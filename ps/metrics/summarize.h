@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+
+#include <troupe/ps/control/run_result.h>
+#include <troupe/ps/metrics/summary.h>
+
+namespace troupe::ps {
+
+/// The summary of a run that took `seconds` for what it trained. Name, exit code, and lines lost are the
+/// caller's to add.
+RunSummary summarize(const RunResult& result, double seconds);
+
+/// The layers of a run that has not begun: names, policies, sizes and servers.
+std::vector<LayerSummary> layers_of(const Layout& layout);
+
+}  // namespace troupe::ps

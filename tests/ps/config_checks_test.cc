@@ -1,0 +1,118 @@
+#include <boost/test/unit_test.hpp>
+
+#include <troupe/ps/config/checks.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+namespace {
+
+std::string error_of(const std::string& text) {
+  const auto loaded = load_config({"x.toml", text, {}, {}});
+  return loaded ? "(no error)" : loaded.error().message;
+}
+
+std::string warning_of(const std::string& text) {
+  const auto loaded = load_config({"x.toml", text, {}, {}});
+  if (!loaded) return loaded.error().message;
+  return loaded->warnings.empty() ? "(no warning)" : loaded->warnings[0];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(config_checks)
+
+BOOST_AUTO_TEST_CASE(ARunsNameStaysInsideItsFolder) {
+  BOOST_TEST(error_of("run.name = \"../x\"") ==
+             "run.name = \"../x\" (x.toml:1): names a folder: use up to 100 letters, digits, '-', '_' and '.', not "
+             "'.' first");
+}
+
+BOOST_AUTO_TEST_CASE(SharesMustAddUpToTheBatch) {
+  BOOST_TEST(error_of("train.batch_size = 64\nparallel.worker_batch = [32, 16]") ==
+             "parallel.worker_batch = [32, 16] (x.toml:2) adds up to 48, but train.batch_size = 64 (x.toml:1): "
+             "change one of them, or leave train.batch_size out");
+}
+
+BOOST_AUTO_TEST_CASE(ThereIsOneShareAWorker) {
+  BOOST_TEST(error_of("parallel.workers = 3\nparallel.worker_batch = [32, 16]") ==
+             "parallel.worker_batch = [32, 16] (x.toml:2) has 2 entries, but parallel.workers = 3 "
+             "(x.toml:1): give one "
+             "entry a worker");
+}
+
+BOOST_AUTO_TEST_CASE(EveryWorkerGetsASample) {
+  BOOST_TEST(error_of("train.batch_size = 2\nparallel.workers = 3") ==
+             "train.batch_size = 2 (x.toml:1) leaves some of the workers without a sample, parallel.workers = 3 "
+             "(x.toml:2): use a batch of at least 3 or fewer workers");
+}
+
+BOOST_AUTO_TEST_CASE(ARunHasAnEnd) {
+  BOOST_TEST(error_of("train.epochs = 0") ==
+             "train.epochs = 0 (x.toml:1) and train.max_steps = 0 (default) leave nothing to do: set one of them");
+}
+
+BOOST_AUTO_TEST_CASE(MomentumWithAdamHasNoEffect) {
+  BOOST_TEST(warning_of("optimizer.name = \"adam\"\noptimizer.momentum = 0.9") ==
+             "optimizer.momentum = 0.9 (x.toml:2) has no effect with optimizer.name = \"adam\" (x.toml:1)");
+}
+
+BOOST_AUTO_TEST_CASE(NesterovNeedsMomentum) {
+  BOOST_TEST(error_of("optimizer.nesterov = true") ==
+             "optimizer.nesterov = true (x.toml:1) looks ahead along a momentum, but optimizer.momentum = 0.0 "
+             "(default)");
+}
+
+BOOST_AUTO_TEST_CASE(AStepScheduleNeedsItsSteps) {
+  BOOST_TEST(error_of("optimizer.schedule = \"step\"") ==
+             "optimizer.schedule = \"step\" (x.toml:1) needs optimizer.step_size, the steps between two changes; "
+             "optimizer.step_size = 0 (default)");
+}
+
+BOOST_AUTO_TEST_CASE(CosineTakesItsLengthFromTheRun) {
+  const auto loaded = load_config({"x.toml", "optimizer.schedule = \"cosine\"", {}, {}});
+  BOOST_REQUIRE(loaded.has_value());
+  BOOST_TEST(optimizer_options(loaded->config, 700).total_steps == 700);
+}
+
+BOOST_AUTO_TEST_CASE(SspNeedsItsBound) {
+  BOOST_TEST(error_of("[[update]]\nlayers = \"fc1\"\nmode = \"ssp\"") ==
+             "[[update]] table 1 (x.toml:2): mode ssp needs staleness, the steps by which a read may lag, as in "
+             "staleness = 2");
+}
+
+BOOST_AUTO_TEST_CASE(AnUnreachableRuleIsRefused) {
+  BOOST_TEST(error_of("[[update]]\nlayers = \"*\"\n[[update]]\nlayers = \"fc1\"") ==
+             "[[update]] table 1 (x.toml:2): layers = \"*\" matches every layer, so that [[update]] table 2 "
+             "(x.toml:4) never applies: put the general table last");
+}
+
+BOOST_AUTO_TEST_CASE(ABoundOutsideSspHasNoEffect) {
+  BOOST_TEST(warning_of("[[update]]\nlayers = \"*\"\nmode = \"async\"\nstaleness = 3") ==
+             "[[update]] table 1 (x.toml:2): staleness = 3 has no effect: only mode ssp has a bound");
+}
+
+BOOST_AUTO_TEST_CASE(TheSlowWorkerIsOneOfThem) {
+  BOOST_TEST(error_of("debug.slow_worker = 2\nparallel.workers = 2\ndebug.slow_ms = 5") ==
+             "debug.slow_worker = 2 (x.toml:1) is not one of the workers, which count from 0; parallel.workers = 2 "
+             "(x.toml:2)");
+}
+
+BOOST_AUTO_TEST_CASE(AConvolutionalNetNeedsChannels) {
+  BOOST_TEST(error_of("model.kind = \"cnn\"") ==
+             "model.kind = \"cnn\" (x.toml:1) needs model.channels, as in channels = [32, 64]; model.channels = [] "
+             "(default)");
+}
+
+BOOST_AUTO_TEST_CASE(MoreWorkersThanSamplesAreRefused) {
+  const auto loaded = load_config({"x.toml", "parallel.workers = 30", {}, {}});
+  BOOST_REQUIRE(loaded.has_value());
+  const Status status = check_against_data(loaded->config, loaded->sources, 20);
+  BOOST_REQUIRE(!status.has_value());
+  BOOST_TEST(status.error().message ==
+             "parallel.workers = 30 (x.toml:1) is more than samples: there are 20 training samples in "
+             "/usr/share/datasets/fashion-mnist; use fewer workers");
+  BOOST_TEST(check_against_data(loaded->config, loaded->sources, 128).has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

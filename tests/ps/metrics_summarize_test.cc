@@ -1,0 +1,63 @@
+#include <boost/test/unit_test.hpp>
+
+#include <troupe/ps/metrics/summarize.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+namespace {
+
+/// fc1 is cut over two servers, fc2 is whole.
+std::shared_ptr<const Layout> two_layers() {
+  LayoutOptions options;
+  options.servers = 2;
+  options.slice_bytes = 256;
+  return std::make_shared<const Layout>(
+      make_layout({{"fc1", 128, {{"fc1.weight", Shape({128}), 0}}}, {"fc2", 16, {{"fc2.weight", Shape({16}), 0}}}},
+                  {{Mode::ssp, 2}, {Mode::sync, 0}}, options));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(metrics_summarize)
+
+BOOST_AUTO_TEST_CASE(LayersShowTheirPolicyAndServers) {
+  const auto layers = layers_of(*two_layers());
+  BOOST_REQUIRE(layers.size() == 2u);
+  BOOST_TEST(layers[0].policy == "ssp(2)");
+  BOOST_TEST(layers[0].parameters == 128);
+  BOOST_TEST(layers[0].shards == 2);
+  BOOST_TEST(layers[1].shards == 1);
+}
+
+BOOST_AUTO_TEST_CASE(SumsBecomeMeans) {
+  RunResult result;
+  result.samples = 1000;
+  result.last_epoch = {50.0, 80, 100};
+  result.evaluation.stats = {30.0, 90, 120};
+  const RunSummary s = summarize(result, 4);
+  BOOST_TEST(s.train_loss.value() == 0.5);
+  BOOST_TEST(s.test_accuracy.value() == 0.75);
+  BOOST_TEST(s.test_loss.value() == 0.25);
+  BOOST_TEST(s.samples_per_second == 250.0);
+}
+
+BOOST_AUTO_TEST_CASE(ARunWithoutAnEvaluationHasNoAccuracy) {
+  BOOST_TEST(!summarize(RunResult{}, 0).test_accuracy.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(CountersFindTheirLayer) {
+  RunResult result;
+  result.layout = two_layers();
+  LayerCounters counters;
+  counters.layer = 1;
+  counters.pushed_bytes = 77;
+  counters.lag_histogram = {0, 3};
+  result.layers = {counters};
+  const RunSummary s = summarize(result, 1);
+  BOOST_TEST(s.layers[0].pushed_bytes == 0);
+  BOOST_TEST(s.layers[1].pushed_bytes == 77);
+  BOOST_TEST(s.layers[1].staleness.max() == 1);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
