@@ -60,7 +60,6 @@ struct ControlHandler {
 CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
   self->state.parts = std::move(*parts);
   end_on_exception(self);
-  attach(self, {ps::Role::coordinator, 0, 1}, *self->state.parts.transport);
   carry(self, self->state.parts.core->start());
   tick_every(self, self->state.parts.retry_interval);
   return {
@@ -76,7 +75,11 @@ CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<Coordinat
 }  // namespace
 
 CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts) {
-  return system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
+  const ps::Endpoint self = {ps::Role::coordinator, 0, 1};
+  const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
+  attach(actor, self, *transport);
+  return actor;
 }
 
 }  // namespace troupe

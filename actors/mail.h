@@ -76,10 +76,11 @@ using WorkerActor =
 using CoordinatorActor =
     caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<ControlPtr>, caf::reacts_to<tick_atom>>;
 
-/// From now on the transport puts what comes for `endpoint` into the actor's mailbox.
-template <class Self>
-void attach(Self* self, const ps::Endpoint& endpoint, ps::Transport& transport) {
-  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(self)](ps::EnvelopePtr envelope) {
+/// From now on the transport puts what comes for `endpoint` into the actor's mailbox. Done where an actor is
+/// spawned, so that its peers may write to it at once; the actor detaches itself when it ends.
+template <class Handle>
+void attach(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {
+  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(actor)](ps::EnvelopePtr envelope) {
     caf::anon_send(to, std::move(envelope));
   });
 }
@@ -100,6 +101,12 @@ void end_on_exception(Self* self) {
       return caf::make_error(caf::sec::runtime_error, std::string(e.what()));
     }
   });
+}
+
+/// Why an actor ended: the text of the exception, where there was one.
+inline std::string describe(const caf::error& reason) {
+  const bool text = !reason.context().empty() && reason.context().match_element<std::string>(0);
+  return text ? reason.context().get_as<std::string>(0) : caf::to_string(reason);
 }
 
 }  // namespace troupe

@@ -44,9 +44,7 @@ void on_down(Self self, const caf::down_msg& down) {
   const ps::Endpoint who = found->second;
   self->state.watched.erase(found);
   if (!down.reason || down.reason == caf::exit_reason::normal) return;
-  const bool failed = down.reason.category() == caf::atom("system") && !down.reason.context().empty();
-  std::string text = failed ? down.reason.context().get_as<std::string>(0) : caf::to_string(down.reason);
-  self->state.unheard[who] = {who, text};
+  self->state.unheard[who] = {who, describe(down.reason)};
   say(self, self->state.unheard[who]);
 }
 
@@ -58,8 +56,6 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
       if (auto child = caf::actor_cast<caf::actor>(address)) self->send_exit(child, caf::exit_reason::kill);
     self->quit(exit.reason);
   });
-  attach(self, self->state.parts.self, *self->state.parts.transport);
-  for (const ps::Endpoint& who : self->state.parts.first) start(self, who);
   tick_every(self, self->state.parts.retry_interval);
   return {
       [self](const ps::EnvelopePtr& envelope) {
@@ -80,7 +76,11 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
 }  // namespace
 
 NodeActor spawn_node(caf::actor_system& system, NodeParts parts) {
-  return system.spawn(node, std::make_shared<NodeParts>(std::move(parts)));
+  const ps::Endpoint self = parts.self;
+  const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const auto actor = system.spawn(node, std::make_shared<NodeParts>(std::move(parts)));
+  attach(actor, self, *transport);
+  return actor;
 }
 
 }  // namespace troupe

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include <troupe/actors/mail.h>
 
@@ -11,13 +10,12 @@ namespace troupe {
 struct NodeParts {
   ps::Endpoint self{ps::Role::node, 0, 1};
   ps::Endpoint coordinator{ps::Role::coordinator, 0, 1};
-  std::vector<ps::Endpoint> first;                        ///< actors to start with
   std::function<caf::actor(const ps::Endpoint&)> spawn;   ///< makes the actor of a slot
   std::shared_ptr<ps::Transport> transport;
   std::chrono::milliseconds retry_interval{0};            ///< 0: never
 };
 
-/// Starts and watches the servers and workers of a process. It tells the coordinator which of them ended
+/// Starts, as the coordinator says, and watches the servers and workers of a process. It tells the coordinator which of them ended
 /// without being told to, and why; when it ends itself, they end.
 NodeActor spawn_node(caf::actor_system& system, NodeParts parts);
 

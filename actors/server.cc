@@ -24,7 +24,6 @@ void carry(Self self, ps::Outbox outbox) {
 ServerActor::behavior_type server(Self self, std::shared_ptr<ServerParts> parts) {
   self->state.parts = std::move(*parts);
   end_on_exception(self);
-  attach(self, self->state.parts.options.self, *self->state.parts.transport);
   tick_every(self, self->state.parts.retry_interval);
   return {
       [self](const ps::EnvelopePtr& envelope) {
@@ -45,7 +44,11 @@ ServerActor::behavior_type server(Self self, std::shared_ptr<ServerParts> parts)
 }  // namespace
 
 ServerActor spawn_server(caf::actor_system& system, ServerParts parts) {
-  return system.spawn(server, std::make_shared<ServerParts>(std::move(parts)));
+  const ps::Endpoint self = parts.options.self;
+  const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const auto actor = system.spawn(server, std::make_shared<ServerParts>(std::move(parts)));
+  attach(actor, self, *transport);
+  return actor;
 }
 
 }  // namespace troupe

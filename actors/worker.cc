@@ -227,7 +227,6 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
   self->state.core = std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers());
   self->state.computer = std::make_shared<Computer>(parts);
   end_on_exception(self);
-  attach(self, parts.options.self, *parts.transport);
   tick_every(self, parts.retry_interval);
   return {
       [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.core->handle(*envelope)); },
@@ -242,7 +241,11 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
 }  // namespace
 
 WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts) {
-  return system.spawn(worker, std::make_shared<WorkerParts>(std::move(parts)));
+  const ps::Endpoint self = parts.options.self;
+  const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const auto actor = system.spawn(worker, std::make_shared<WorkerParts>(std::move(parts)));
+  attach(actor, self, *transport);
+  return actor;
 }
 
 }  // namespace troupe

@@ -15,7 +15,7 @@ struct ActivationOps {
   void (*relu_gradient)(Stream&, const Tensor& y, const Tensor& dy, Tensor& dx);
 
   /// y = x Phi(x) = x/2 (1 + erf(x / sqrt 2)): the exact form (Hendrycks and Gimpel 2016), not the tanh
-  /// approximation. f32 agrees with it to 2e-7 absolute + 1e-6 relative. y may be x.
+  /// approximation. In f32 the error is below 3e-7 (1 + |x|). y may be x.
   void (*gelu)(Stream&, const Tensor& x, Tensor& y);
 
   /// dx = dy (Phi(x) + x phi(x)), phi the normal density, x the input of `gelu`. dx may be dy.

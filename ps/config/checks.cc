@@ -29,9 +29,11 @@ struct Checker {
   void problem(const Args&... args) {
     problems.push_back(cat(args...));
   }
-  /// `key` was given and `useful` is false: it changes nothing, because of `other`.
+  /// `key` was changed and `useful` is false: it does nothing, because of `other`.
   void idle_unless(bool useful, const char* key, const char* other) {
-    if (!useful && sources.given(key)) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+    const Setting& setting = *find_setting(key);
+    const bool changed = sources.given(key) && value_text(setting, c) != value_text(setting, RunConfig{});
+    if (!useful && changed) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
   }
 
   void name() {

@@ -1,12 +1,11 @@
+#include <troupe/ps/config/toml_file.h>
+
+#include <algorithm>
+
 // The only file that sees toml++: header-only and without exceptions, so that nothing needs to be linked.
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
-
-#include <troupe/ps/config/toml_file.h>
-
-#include <algorithm>
-#include <set>
 
 namespace troupe::ps {
 namespace {

@@ -51,7 +51,7 @@ struct CheckpointRequest {
 /// The coordinator without its actor: membership, dealing of work, step boundaries (checkpoint, evaluation,
 /// policy change, end), the group's verdict on a step, and what to do about actors that are lost.
 ///
-///   joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary, in order:
+///   spawning, joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary, in order:
 ///      ^                            ^                                          upload, evaluate, snapshot, change;
 ///      |                            +----------------- done -------------------+  at the end also: await writes,
 ///      +-------------------------------------------- change -------------------+  statistics, finish -> ended
@@ -72,7 +72,7 @@ class CoordinatorCore {
   /// Senseless options are errors.
   static Result<std::unique_ptr<CoordinatorCore>> make(CoordinatorOptions options);
 
-  /// Invites everybody. Servers and workers of incarnation 1 are expected to be there.
+  /// Has the actors of all slots started; when they are there, everybody is invited.
   Effects start();
   Effects handle(const Envelope& envelope);
   /// The last CheckpointRequest not yet answered for is on disk, or not.

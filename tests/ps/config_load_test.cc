@@ -156,6 +156,7 @@ mode = "async"
   const std::string text = resolved_toml(config);
   BOOST_TEST(resolved_toml(config_of(text)) == text);
   BOOST_TEST(config_of(text).train.seed == 9007199254740993);
+  BOOST_TEST(load(text)->warnings.empty());  // it gives every key, also those without effect
 }
 
 BOOST_AUTO_TEST_CASE(ResolvedLinesSayWhereTheirValueComesFrom) {

@@ -58,9 +58,11 @@ def check_include(path, include, root):
     """The sentence about one include of one file, or None. `path` is relative to the root, with slashes."""
     top = path.split("/")[0]
     beside = (root / path).parent / include
-    if include.startswith("troupe/"):
-        target = include.split("/")[1]
-        if not (root / include.removeprefix("troupe/")).exists():
+    # Tools and examples are not installed, so that nobody sees them as <troupe/...>.
+    if include.startswith(("troupe/", "tools/", "examples/")):
+        inner = include.removeprefix("troupe/")
+        target = inner.split("/")[0]
+        if not (root / inner).exists():
             return f"{path} includes <{include}>, which does not exist"
         if target != top and target not in BELOW[top]:
             return f"{path} includes <{include}>: {top} may not use {target}"

@@ -22,9 +22,8 @@ T lane_sum(int64_t n, F f) {
   return lanes[0];
 }
 
-/// sums[c] = the sum of f(o, c, i) over o and over the elements i = ((o channels) + c) inner + ... of channel
-/// c. f may also write element i. Partial sums of a row (or of 64 rows, when inner = 1) are of type T, the
-/// rest in double precision.
+/// sums[c] = the sum of f(o, c, i) over o and over the elements i = ((o channels) + c) inner + ... of channel c.
+/// Partial sums of a row (or of 64 rows, when inner = 1) are of type T, the rest in double precision.
 template <class T, class F>
 std::vector<double> channel_sums(int64_t outer, int64_t channels, int64_t inner, F f) {
   std::vector<double> sums(static_cast<size_t>(channels));

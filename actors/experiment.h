@@ -1,0 +1,54 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <troupe/actors/run.h>
+#include <troupe/ps/config/load.h>
+#include <troupe/ps/metrics/log.h>
+#include <troupe/ps/metrics/progress.h>
+#include <troupe/ps/metrics/summary.h>
+
+namespace troupe {
+
+struct ExperimentOptions {
+  std::string run_dir;            ///< empty: `parent`/NAME-STAMP
+  std::string parent = "runs";
+  std::string stamp;              ///< the time, for the folder's name: "20261130-112906"
+  std::string resume;             ///< a run's folder, to go on in from its newest valid checkpoint
+  std::string replay;             ///< the folder of a recorded run, to be repeated bit for bit in a new one
+
+  /// Hear of what happens; called on the run's threads, one call at a time.
+  std::function<void(const ps::Progress&, bool last)> progress;
+  ps::Log::Listener log;
+};
+
+/// A run as a configuration describes it, in one process: data, model, optimizer, run folder, checkpoints,
+/// metrics, recording, summary.
+class Experiment {
+ public:
+  /// Everything that can be wrong is found here, before a run folder is made: the data set is read, the model
+  /// built, the checkpoint to resume from found.
+  static Result<std::unique_ptr<Experiment>> prepare(const ps::LoadedConfig& config, ExperimentOptions options);
+  ~Experiment();
+
+  /// Layer by layer: policy, size, servers.
+  std::string layer_table() const;
+  /// Of this run, once prepared.
+  const std::string& folder() const;
+  /// What the operator should know about a resume or the data, a sentence each.
+  const std::vector<std::string>& notes() const;
+
+  /// Trains, and writes the summary. An error is one of starting; a run that began and failed is a summary.
+  Result<ps::RunSummary> run();
+  /// Ends the run at the next step boundary, with a checkpoint. Thread-safe.
+  void stop();
+
+ private:
+  struct Impl;
+  explicit Experiment(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

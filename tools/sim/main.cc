@@ -1,0 +1,151 @@
+// troupe-sim: the real actors in a seeded simulator.
+//
+//   troupe-sim --seeds 0..4999 --jobs 2      exit 0: no seed violates a rule
+//   troupe-sim --seeds 17 --trace            what happens in seed 17, message by message
+//
+// A seed that violates a rule is printed with what happens in it and the command that replays it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+#include <vector>
+
+#include <troupe/kernels/base/text.h>
+
+#include "bugs.h"
+#include "simulation.h"
+
+namespace {
+
+using namespace troupe;
+
+struct Arguments {
+  uint64_t first = 0, last = 0;
+  int jobs = 1;
+  bool trace = false;
+  std::string bug;
+  int64_t stop_after = 5;  ///< violations, of one job
+};
+
+constexpr const char* kUsage =
+    "troupe-sim --seeds A..B [--jobs N] [--trace] [--bug NAME] [--stop-after N]\n"
+    "Runs clusters of real actors in virtual time through the mishaps of each seed and checks what was promised.\n"
+    "  --seeds A..B     both included; A alone is one seed\n"
+    "  --jobs N         processes [1]\n"
+    "  --trace          print every message, and run each seed twice\n"
+    "  --bug NAME       with this fault in the actors (troupe-sim-bugs only)\n"
+    "  --stop-after N   violating seeds a process prints before it gives up [5]\n"
+    "Exit: 0 no seed violates a rule, 1 some seed does, 2 wrong arguments.\n";
+
+bool number(std::string_view text, uint64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool parse(int argc, char** argv, Arguments& a) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    const auto value = [&]() -> std::string_view { return i + 1 < argc ? argv[++i] : ""; };
+    uint64_t count = 0;
+    if (name == "--trace") {
+      a.trace = true;
+    } else if (name == "--seeds") {
+      const std::string_view seeds = value();
+      const size_t dots = seeds.find("..");
+      if (!number(seeds.substr(0, dots), a.first)) return false;
+      a.last = a.first;
+      if (dots != std::string_view::npos && !number(seeds.substr(dots + 2), a.last)) return false;
+    } else if (name == "--jobs" && number(value(), count) && count > 0) {
+      a.jobs = static_cast<int>(count);
+    } else if (name == "--stop-after" && number(value(), count)) {
+      a.stop_after = static_cast<int64_t>(count);
+    } else if (name == "--bug") {
+      a.bug = value();
+    } else {
+      return false;
+    }
+  }
+  return argc > 1 && a.first <= a.last;
+}
+
+void report(const sim::Scenario& scenario, const sim::SimulationResult& result, const Arguments& a) {
+  const sim::SimulationResult again = sim::simulate(scenario, a.trace ? 1'000'000 : 60);
+  std::cout << cat("seed ", scenario.seed, " violates ", *result.violation, "\n", describe(scenario), "last events:\n",
+                   again.trace, "replay: build/troupe-sim", a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --seeds ",
+                   scenario.seed, "..", scenario.seed, " --trace\n\n")
+            << std::flush;
+}
+
+struct Sum {
+  int64_t seeds = 0, violating = 0, events = 0;
+};
+
+/// Every `jobs`-th seed from `first` on.
+Sum run(const Arguments& a, uint64_t first) {
+  Sum sum;
+  for (uint64_t seed = first; seed <= a.last && sum.violating < a.stop_after; seed += static_cast<uint64_t>(a.jobs)) {
+    const sim::Scenario scenario = sim::make_scenario(seed);
+    sim::SimulationResult result = sim::simulate(scenario);
+    ++sum.seeds;
+    sum.events += result.events;
+    if (!result.violation && (a.trace || seed % 50 == 0))
+      if (sim::simulate(scenario).hash != result.hash) result.violation = "determinism: two runs of the seed differ";
+    if (result.violation) {
+      ++sum.violating;
+      report(scenario, result, a);
+    } else if (a.trace) {
+      std::cout << describe(scenario) << sim::simulate(scenario, 1'000'000).trace;
+    }
+  }
+  return sum;
+}
+
+/// Each job in a process of its own, which answers through a pipe.
+Sum run_jobs(const Arguments& a) {
+  if (a.jobs == 1) return run(a, a.first);
+  std::vector<int> pipes;
+  for (int job = 0; job < a.jobs; ++job) {
+    int ends[2];
+    if (pipe(ends) != 0) return {0, 1, 0};
+    if (fork() == 0) {
+      const Sum sum = run(a, a.first + static_cast<uint64_t>(job));
+      std::cout << std::flush;
+      _exit(write(ends[1], &sum, sizeof sum) == sizeof sum ? 0 : 1);
+    }
+    close(ends[1]);
+    pipes.push_back(ends[0]);
+  }
+  Sum all;
+  for (const int end : pipes) {
+    Sum sum;
+    if (read(end, &sum, sizeof sum) != sizeof sum) sum = {0, 1, 0};  // it crashed
+    all.seeds += sum.seeds, all.violating += sum.violating, all.events += sum.events;
+    close(end);
+  }
+  while (wait(nullptr) > 0) {
+  }
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a;
+  if (!parse(argc, argv, a)) {
+    std::cerr << kUsage;
+    return 2;
+  }
+  if (!a.bug.empty() && !sim::seed_bug(a.bug)) {
+    std::cerr << "no such bug here: " << a.bug << "; there are " << sim::bug_names() << '\n';
+    return 2;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const Sum sum = run_jobs(a);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::cout << cat(sum.seeds, " seeds, ", sum.violating, " violating, ", sum.events, " events, ", seconds, " s\n");
+  return sum.violating == 0 ? 0 : 1;
+}

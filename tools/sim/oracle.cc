@@ -1,0 +1,508 @@
+#include "oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <troupe/kernels/base/text.h>
+
+#include "gradient.h"
+
+namespace troupe::sim {
+namespace {
+
+using ps::Mode;
+
+uint64_t hash_of(std::span<const float> values) {
+  uint64_t hash = 1469598103934665603;
+  for (const float value : values) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211;
+  }
+  return hash;
+}
+
+bool bare(const ps::Push& push) { return push.samples == 0 && push.gradients.empty(); }
+
+}  // namespace
+
+Oracle::Oracle(const Scenario& scenario, uint64_t run_seed)
+    : scenario_(scenario),
+      run_seed_(run_seed),
+      sampler_(scenario.coordinator.dealer.train_samples, run_seed, scenario.shuffle),
+      servers_(scenario.servers()) {}
+
+void Oracle::violated(const char* rule, std::string what) {
+  if (!violation_) violation_ = cat(rule, ": ", what);
+}
+
+// ---- what is said ------------------------------------------------------------------------------------------
+
+void Oracle::said(const ps::Envelope& e) {
+  if (const auto* m = std::get_if<ps::Membership>(&e.body)) layouts_[m->generation] = m->layout;
+  else if (const auto* push = std::get_if<ps::Push>(&e.body)) on(e, *push);
+  else if (const auto* ack = std::get_if<ps::PushAck>(&e.body)) on(e, *ack);
+  else if (const auto* reply = std::get_if<ps::PullReply>(&e.body)) on(e, *reply);
+  else if (const auto* snapshot = std::get_if<ps::SnapshotReply>(&e.body)) on(e, *snapshot);
+  else if (const auto* work = std::get_if<ps::Work>(&e.body)) on(e, *work);
+  else if (const auto* done = std::get_if<ps::WorkDone>(&e.body)) on(e, *done);
+  else if (const auto* done_ack = std::get_if<ps::WorkDoneAck>(&e.body)) on(e, *done_ack);
+  else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body)) on(e, *verdict);
+  else if (const auto* fault = std::get_if<ps::Fault>(&e.body)) violated("end", cat(e.from, " says: ", fault->what));
+  else if (const auto* r = std::get_if<ps::Refused>(&e.body); r && r->reason == ps::Refused::Reason::malformed)
+    violated("end", cat(e.from, " refuses what ", e.to, " said: ", r->detail));
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
+  if (work.kind == ps::Work::Kind::train) last_step_ = std::max(last_step_, work.step);
+  Dealt dealt{work, layouts_.at(e.generation)};
+  const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
+  if (!first) {
+    const ps::Work& before = found->second.work;
+    if (before.kind != work.kind || before.step != work.step || before.range != work.range)
+      violated("samples", cat(e.to, " is given other work under number ", work.number));
+    return;
+  }
+  if (work.kind != ps::Work::Kind::train) return;
+  const WorkerStep key{e.to.index, work.step};
+  seeds_[work_seed(run_seed_, work.step, e.to.index)] = key;
+  const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
+  if (!first_deal && earlier->second.work.range != work.range)
+    violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
+  const auto found = dealt_.find({e.from, done.number});
+  if (found == dealt_.end()) return violated("samples", cat(e.from, " has done work ", done.number, ", never dealt"));
+  const Dealt& dealt = found->second;
+  if (dealt.work.kind != ps::Work::Kind::train) return;
+  for (const ps::Slice& s : dealt.layout->slices)
+    if (dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
+      return violated("exactly-once", cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id,
+                                          " is not stored"));
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::WorkDoneAck& ack) {
+  const auto found = dealt_.find({e.to, ack.number});
+  if (found == dealt_.end() || found->second.done) return;
+  found->second.done = true;
+  const ps::Work& work = found->second.work;
+  if (work.kind != ps::Work::Kind::train) return;
+  if (!completed_.try_emplace({e.to.index, work.step}, work.range).second)
+    violated("samples", cat("step ", work.step, " of worker ", e.to.index, " is completed twice"));
+}
+
+std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
+  std::vector<uint32_t> samples(static_cast<size_t>(work.range.count));
+  sampler_.indices(work.range.epoch, work.range.begin, samples);
+  return samples;
+}
+
+size_t Oracle::non_finite(ps::WorkerId worker, ps::Step step) const {
+  return non_finite_layer(work_seed(run_seed_, step, worker), scenario_.non_finite, scenario_.coordinator.layers.size());
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::Push& push) {
+  const auto [found, first] = pushes_.try_emplace({e.from, e.to.index, push.sequence}, push);
+  if (!first) {
+    if (found->second.parcel != push.parcel || found->second.step != push.step)
+      violated("exactly-once", cat(e.from, " uses sequence ", push.sequence, " for two pushes"));
+    return;
+  }
+  const auto step = steps_.find({e.from.index, push.step});
+  if (step == steps_.end()) return violated("samples", cat(e.from, " pushes step ", push.step, ", never dealt"));
+  check_gradient(e, push, step->second.work);
+}
+
+void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const ps::Work& work) {
+  const size_t layers = scenario_.coordinator.layers.size();
+  const bool finite = work.range.count == 0 || non_finite(e.from.index, push.step) == layers;
+  const int64_t samples = finite ? work.range.count : 0;
+  if (push.finite != finite || push.samples != samples)
+    return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
+                                   push.step, ", should be ", samples, " (", finite, ")"));
+  if (samples == 0) return;
+  const ps::Layout& layout = *layouts_.at(e.generation);
+  const auto& slices = layout.parcels[push.parcel].slices;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const ps::Slice& s = layout.slices[slices[i]];
+    if (scenario_.reads_weights[s.layer]) continue;
+    const std::vector<float> whole = gradient(work_seed(run_seed_, push.step, e.from.index), samples_of(work), s.layer,
+                                              layout.layers[s.layer].count, {});
+    const std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
+    if (const std::string d = difference(push.gradients[i].span<float>(), expected); !d.empty())
+      violated("samples", cat(e.from, " pushes another gradient of slice ", s.id, ", step ", push.step, ": ", d));
+  }
+}
+
+// ---- what servers say --------------------------------------------------------------------------------------
+
+ReferenceServer* Oracle::view_of(const ps::Endpoint& server) {
+  ReferenceServer& now = servers_[server.index];
+  if (now.owner == server.incarnation) return &now;
+  const auto found = replaced_.find(server);
+  return found == replaced_.end() ? nullptr : &found->second;
+}
+
+ReferenceSlice& Oracle::slice(ps::SliceId id) {
+  for (ReferenceServer& server : servers_)
+    if (const auto found = server.slices.find(id); found != server.slices.end()) return found->second;
+  static ReferenceSlice nothing;
+  violated("end", cat("no server holds slice ", id));
+  return nothing;
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
+  const ReferenceServer* server = view_of(e.from);
+  if (!server || !server->layout) return violated("exactly-once", cat(e.from, " acknowledges before it has a store"));
+  for (const ps::SliceId id : server->layout->parcels[ack.parcel].slices)
+    if (!server->slices.at(id).has(e.to.index, ack.step))
+      return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ", e.to,
+                                          ", which is not stored"));
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
+  ReferenceServer* server = view_of(e.from);
+  if (!server || !server->layout) return violated("staleness", cat(e.from, " answers before it has a store"));
+  check_reply(e, reply, *server);
+}
+
+void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, ReferenceServer& server) {
+  const ps::Parcel& parcel = server.layout->parcels[reply.parcel];
+  const auto wrong = [&](const std::string& what) {
+    violated("staleness", cat(e.from, " answers a read of parcel ", reply.parcel, " (", describe(parcel.policy),
+                              ") for step ", reply.step, " of ", e.to, ": ", what));
+  };
+  // Policies are the coordinator's, not what the server makes of them.
+  const ps::Policy& policy = layouts_.at(server.generation)->parcels[reply.parcel].policy;
+  for (size_t i = 0; i < parcel.slices.size(); ++i) {
+    ReferenceSlice& s = server.slices.at(parcel.slices[i]);
+    const ps::Step slowest = server.slowest(s.slice().id);
+    const int64_t lag = policy.immediate() ? std::max<int64_t>(0, reply.step - slowest) : 0;
+    if (reply.lag != lag) return wrong(cat("it says a lag of ", reply.lag, ", should be ", lag));
+    if (policy.mode == Mode::ssp && slowest < reply.step - policy.staleness)
+      return wrong(cat("the slowest worker has contributed only what is before step ", slowest));
+    if (policy.mode == Mode::all_reduce) reduce(s, reply.step);
+    if (policy.mode == Mode::sync)
+      for (ps::Step step = server.base; step < reply.step; ++step)
+        if (!s.settled.count(step)) return wrong(cat("step ", step, " is not complete"));
+    const std::vector<double> expected = policy.immediate() ? s.current() : s.before(reply.step);
+    const auto values = reply.values.at(i).span<float>();
+    if (const std::string d = difference(values, expected); !d.empty()) return wrong(cat("slice ", s.slice().id, ", ", d));
+    auto& known = read_.try_emplace({s.slice().id, hash_of(values)}, slowest).first->second;
+    known = std::max(known, slowest);
+  }
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
+  ReferenceServer* server = view_of(e.from);
+  if (!server) return violated("checkpoint", cat(e.from, " gives a snapshot before it has a store"));
+  if (reply.slices.size() != server->slices.size())
+    violated("checkpoint", cat(e.from, " gives ", reply.slices.size(), " slices of ", server->slices.size()));
+  for (const ps::SliceState& state : reply.slices) {
+    ReferenceSlice& s = server->slices.at(state.slice);
+    if (!s.pending.empty())
+      violated("checkpoint", cat(e.from, " gives a snapshot while step ", s.pending.begin()->first, " is incomplete"));
+    if (const std::string d = difference(state.values.span<float>(), s.current()); !d.empty())
+      violated("exactly-once", cat("in a snapshot of ", e.from, ", slice ", state.slice, ", ", d));
+    if (state.updates != s.updates())
+      violated("exactly-once", cat("in a snapshot of ", e.from, " slice ", state.slice, " had ", state.updates,
+                                   " updates, should be ", s.updates()));
+  }
+}
+
+// ---- what is stored ----------------------------------------------------------------------------------------
+
+void Oracle::opened(ps::ServerId, ps::Generation) {}
+
+void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
+  ReferenceServer& server = servers_[id];
+  if (e.to.incarnation < server.owner)
+    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from, "; its slot is incarnation ",
+                                      server.owner, "'s"));
+  if (const auto* m = std::get_if<ps::Membership>(&e.body)) return store(server, e, *m);
+  if (e.generation != server.generation)
+    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of generation ", e.generation, " in ",
+                                      server.generation));
+  if (e.from.role == ps::Role::worker && e.from.incarnation != server.workers[e.from.index])
+    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from, "; its slot is incarnation ",
+                                      server.workers[e.from.index], "'s"));
+  if (const auto* push = std::get_if<ps::Push>(&e.body)) store(server, e, *push);
+  else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body)) store(server, e, *verdict);
+  else if (const auto* install = std::get_if<ps::Install>(&e.body)) store(server, e, *install);
+}
+
+void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Membership& m) {
+  if (server.owner != 0 && e.to.incarnation != server.owner)
+    replaced_[{ps::Role::server, e.to.index, server.owner}] = server;
+  server.owner = e.to.incarnation;
+  server.generation = m.generation;
+  server.layout = m.layout;
+  server.workers = m.workers;
+  for (const ps::Slice& s : m.layout->slices)
+    if (s.server == e.to.index) server.slices.try_emplace(s.id, s);
+  if (!m.rebase) return;
+  server.base = *m.rebase;
+  for (const auto& [id, s] : server.slices)
+    if (!s.pending.empty())
+      violated("sync-step", cat(e.to, " goes on from step ", *m.rebase, " while step ", s.pending.begin()->first,
+                                " of slice ", id, " is incomplete"));
+}
+
+void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Push& push) {
+  const auto original = pushes_.find({e.from, e.to.index, push.sequence});
+  if (original == pushes_.end() || original->second.parcel != push.parcel || original->second.step != push.step)
+    return violated("exactly-once", cat(e.to, " stores a push that ", e.from, " did not say: sequence ", push.sequence));
+  const auto& slices = server.layout->parcels[push.parcel].slices;
+  const bool again = server.slices.at(slices.front()).has(e.from.index, push.step);
+  if (again) {
+    if (!bare(push))
+      violated("exactly-once", cat(e.to, " takes step ", push.step, " of worker ", e.from.index, ", parcel ", push.parcel,
+                                   " a second time"));
+    return;
+  }
+  if (push.samples != original->second.samples)
+    return violated("exactly-once", cat(e.to, " stores a push of ", e.from, " without its gradients"));
+  for (size_t i = 0; i < slices.size(); ++i)
+    take(server, e, push, slices[i], push.samples > 0 ? push.gradients[i] : Tensor{});
+}
+
+void Oracle::take(ReferenceServer& server, const ps::Envelope& e, const ps::Push& push, ps::SliceId id,
+                  const Tensor& gradient) {
+  ReferenceSlice& s = server.slices.at(id);
+  s.contribute(e.from.index, push.step);
+  Part part{push.samples, push.finite, {}};
+  if (gradient) part.gradient.assign(gradient.span<float>().begin(), gradient.span<float>().end());
+  if (server.policy(s.slice()).immediate()) {
+    if (push.samples == 0) return;
+    const double samples = static_cast<double>(push.samples);
+    const double rate = scenario_.immediate_scale == ps::ImmediateScale::none
+                            ? 1
+                            : samples / static_cast<double>(scenario_.coordinator.dealer.global_batch);
+    return s.apply(push.step, part.gradient, push.scale * rate / samples);
+  }
+  if (s.settled.count(push.step))
+    return violated("sync-step", cat(e.to, " takes ", e.from, "'s part of step ", push.step, ", which was complete"));
+  s.pending[push.step][e.from.index] = std::move(part);
+  if (s.pending[push.step].size() == scenario_.workers() && !scenario_.needs_verdict())
+    settle(server, s, push.step, {push.step});
+}
+
+void Oracle::settle(ReferenceServer&, ReferenceSlice& s, ps::Step step, const ps::Verdict& verdict) {
+  const auto parts = s.pending.find(step);
+  if (parts == s.pending.end() || parts->second.size() != scenario_.workers())
+    return violated("sync-step", cat("step ", step, " of slice ", s.slice().id, " is settled with ",
+                                     parts == s.pending.end() ? 0 : parts->second.size(), " contributions of ",
+                                     scenario_.workers()));
+  int64_t samples = 0;
+  std::vector<double> sum(static_cast<size_t>(s.slice().count()));
+  for (const auto& [worker, part] : parts->second) {
+    samples += part.samples;
+    for (size_t i = 0; i < part.gradient.size(); ++i) sum[i] += part.gradient[i];
+  }
+  s.pending.erase(parts);
+  s.settled.insert(step);
+  if (samples > 0 && !verdict.skip) s.apply(step, sum, verdict.scale / static_cast<double>(samples));
+}
+
+void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Verdict& verdict) {
+  const auto known = verdicts_.find(verdict.step);
+  if (known == verdicts_.end()) return violated("sync-step", cat(e.to, " stores a verdict that was not given"));
+  for (auto& [id, s] : server.slices)
+    if (server.policy(s.slice()).aggregates()) settle(server, s, verdict.step, known->second);
+}
+
+void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Install& install) {
+  const auto dealt = dealt_.find({e.from, install.round});
+  if (dealt == dealt_.end()) return violated("checkpoint", cat(e.from, " installs without being asked"));
+  const ps::Step step = dealt->second.work.step;
+  for (const ps::SliceState& state : install.slices) {
+    ReferenceSlice& s = server.slices.at(state.slice);
+    reduce(s, step);
+    if (const std::string d = difference(state.values.span<float>(), s.before(step)); !d.empty())
+      violated("sync-step", cat(e.from, " brings slice ", state.slice, " of step ", step, " home: ", d));
+    if (state.updates != s.updates_before(step))
+      violated("sync-step", cat(e.from, " brings slice ", state.slice, " home with ", state.updates,
+                                " updates, should be ", s.updates_before(step)));
+  }
+}
+
+// ---- all_reduce --------------------------------------------------------------------------------------------
+
+std::vector<double> Oracle::reduced_gradient(const ps::Slice& slice, ps::Step step) const {
+  std::vector<double> sum(static_cast<size_t>(slice.count()));
+  for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
+    const auto dealt = steps_.find({w, step});
+    if (dealt == steps_.end()) continue;
+    const std::vector<float> whole = gradient(work_seed(run_seed_, step, w), samples_of(dealt->second.work), slice.layer,
+                                              scenario_.coordinator.layers[slice.layer].count, {});
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += whole[static_cast<size_t>(slice.begin) + i];
+  }
+  return sum;
+}
+
+/// Steps before `before` of an all_reduce slice, as they come out of the samples that were dealt.
+void Oracle::reduce(ReferenceSlice& s, ps::Step before) {
+  for (auto it = steps_.begin(); it != steps_.end() && it->first.first == 0; ++it) {
+    const ps::Step step = it->first.second;
+    const Dealt& dealt = it->second;
+    if (step >= before || dealt.layout->policies[s.slice().layer].mode != Mode::all_reduce) continue;
+    if (!s.settled.insert(step).second) continue;
+    ps::Verdict verdict{step};
+    if (scenario_.needs_verdict()) {
+      const auto found = verdicts_.find(step);
+      if (found == verdicts_.end()) return violated("sync-step", cat("no verdict was given on step ", step));
+      verdict = found->second;
+    }
+    if (verdict.skip || dealt.work.step_samples == 0) continue;
+    s.apply(step, reduced_gradient(s.slice(), step), verdict.scale / static_cast<double>(dealt.work.step_samples));
+  }
+}
+
+// ---- the group's verdict -----------------------------------------------------------------------------------
+
+void Oracle::on(const ps::Envelope&, const ps::Verdict& verdict) {
+  const auto [found, first] = verdicts_.try_emplace(verdict.step, verdict);
+  if (first) return check_verdict(verdict);
+  if (found->second.skip != verdict.skip || found->second.scale != verdict.scale)
+    violated("sync-step", cat("two verdicts on step ", verdict.step));
+}
+
+bool Oracle::any_non_finite(ps::Step step) const {
+  for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
+    const auto dealt = steps_.find({w, step});
+    if (dealt != steps_.end() && dealt->second.work.range.count > 0 &&
+        non_finite(w, step) < scenario_.coordinator.layers.size())
+      return true;
+  }
+  return false;
+}
+
+void Oracle::check_verdict(const ps::Verdict& verdict) {
+  const ps::Step step = verdict.step;
+  const bool skip = any_non_finite(step);
+  if (verdict.skip != skip) return violated("sync-step", cat("the verdict on step ", step, " should be skip = ", skip));
+  if (skip) return;
+  double squares = 0;
+  for (const ReferenceServer& server : servers_)
+    for (const auto& [id, s] : server.slices) {
+      const Mode mode = server.policy(s.slice()).mode;
+      std::vector<double> sum(static_cast<size_t>(s.slice().count()));
+      int64_t samples = 0;
+      if (mode == Mode::all_reduce) {
+        sum = reduced_gradient(s.slice(), step);
+        samples = steps_.count({0, step}) ? steps_.at({0, step}).work.step_samples : 0;
+      } else if (const auto parts = s.pending.find(step); mode == Mode::sync && parts != s.pending.end()) {
+        for (const auto& [worker, part] : parts->second) {
+          samples += part.samples;
+          for (size_t i = 0; i < part.gradient.size(); ++i) sum[i] += part.gradient[i];
+        }
+      }
+      for (const double g : sum) squares += samples > 0 ? g * g / static_cast<double>(samples * samples) : 0;
+    }
+  const double clip = scenario_.coordinator.clip_norm, norm = std::sqrt(squares);
+  const double scale = clip > 0 && norm > clip ? clip / norm : 1;
+  if (std::abs(verdict.scale - scale) > 1e-5)
+    violated("sync-step", cat("the verdict on step ", step, " scales by ", verdict.scale, ", should be ", scale));
+}
+
+// ---- what is computed --------------------------------------------------------------------------------------
+
+void Oracle::computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights) {
+  const auto key = seeds_.find(batch.seed);
+  if (key == seeds_.end() || key->second.first != worker)
+    return violated("samples", cat("worker ", worker, " computes a step that it was not dealt"));
+  const Dealt& dealt = steps_.at(key->second);
+  if (!std::ranges::equal(batch.samples, samples_of(dealt.work)))
+    violated("samples", cat("worker ", worker, " computes step ", key->second.second, " on other samples"));
+  for (const ps::Slice& s : dealt.layout->slices) {
+    const std::span<const float> whole = weights[s.layer].span<float>();
+    check_weights(dealt, worker, s, whole.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count())));
+  }
+}
+
+void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& s, std::span<const float> values) {
+  const ps::Policy& policy = dealt.layout->policies[s.layer];
+  const ps::Step step = dealt.work.step;
+  const auto wrong = [&](const std::string& what) {
+    violated("staleness", cat("worker ", worker, " computes step ", step, " with slice ", s.id, " (", describe(policy),
+                              "): ", what));
+  };
+  if (policy.lockstep()) {
+    if (policy.mode == Mode::all_reduce) reduce(slice(s.id), step);
+    if (const std::string d = difference(values, slice(s.id).before(step)); !d.empty()) wrong(d);
+    return;
+  }
+  const auto read = read_.find({s.id, hash_of(values)});
+  if (read == read_.end()) return wrong("no server ever said these values");
+  if (policy.mode == Mode::ssp && read->second < step - policy.staleness)
+    wrong(cat("they lack what the slowest worker contributed from step ", read->second, " on"));
+}
+
+void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
+  for (const ps::Slice& s : layouts_.rbegin()->second->slices) {
+    ReferenceSlice& held = slice(s.id);
+    if (layouts_.rbegin()->second->policies[s.layer].mode == Mode::all_reduce) reduce(held, last_step_ + 1);
+    const auto values =
+        weights[s.layer].span<float>().subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count()));
+    if (const std::string d = difference(values, held.before(last_step_ + 1)); !d.empty())
+      violated("staleness", cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
+  }
+}
+
+// ---- checkpoints and the end -------------------------------------------------------------------------------
+
+void Oracle::checkpointed(const ps::CheckpointRequest& request) {
+  const ps::Step step = request.step;
+  if (request.slices.size() != request.layout->slices.size())
+    return violated("checkpoint", cat("it holds ", request.slices.size(), " slices of ", request.layout->slices.size()));
+  for (const ps::SliceState& state : request.slices) {
+    ReferenceSlice& s = slice(state.slice);
+    if (request.layout->policies[s.slice().layer].mode == Mode::all_reduce) reduce(s, step);
+    if (const std::string d = difference(state.values.span<float>(), s.before(step)); !d.empty())
+      violated("checkpoint", cat("at step ", step, " slice ", state.slice, ", ", d));
+    if (state.updates != s.updates_before(step))
+      violated("checkpoint", cat("at step ", step, " slice ", state.slice, " has ", state.updates,
+                                 " updates, should be ", s.updates_before(step)));
+  }
+  check_samples(request.dealer, step);
+  last_checkpoint_ = request.dealer;
+}
+
+/// Exactly the samples that `state` calls done were completed by steps before `before`.
+void Oracle::check_samples(const ps::DealerState& state, ps::Step before) {
+  std::vector<std::vector<int>> times(static_cast<size_t>(state.epoch) + 1);
+  for (auto& epoch : times) epoch.assign(static_cast<size_t>(state.train_samples), 0);
+  for (const auto& [key, range] : completed_) {
+    if (key.second >= before || range.count == 0) continue;
+    if (range.epoch > state.epoch)
+      return violated("samples", cat("at step ", before, " epoch ", range.epoch, " has begun, the state says ", state.epoch));
+    for (int64_t i = range.begin; i < range.begin + range.count; ++i)
+      ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+  }
+  for (const ps::SampleRange& range : state.returned)
+    for (int64_t i = range.begin; i < range.begin + range.count; ++i)
+      ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+  for (size_t epoch = 0; epoch < times.size(); ++epoch)
+    for (size_t i = 0; i < times[epoch].size(); ++i) {
+      const bool dealt = static_cast<int64_t>(epoch) < state.epoch || static_cast<int64_t>(i) < state.begin;
+      if (times[epoch][i] != dealt)
+        return violated("samples", cat("at step ", before, " sample ", i, " of epoch ", epoch, " was completed ",
+                                       times[epoch][i], " times, should be ", int(dealt)));
+    }
+}
+
+void Oracle::finished(const ps::RunResult& result, bool stopped) {
+  if (result.outcome == ps::Outcome::failed) return violated("end", "the run failed: " + result.failure);
+  if (result.outcome == ps::Outcome::interrupted && !stopped) return violated("end", "the run was interrupted by nobody");
+  if (!last_checkpoint_) return violated("checkpoint", "the run ended without one");
+  const ps::DealerOptions& dealer = scenario_.coordinator.dealer;
+  if (last_checkpoint_->step != last_step_ + 1)
+    violated("checkpoint", cat("the last is of step ", last_checkpoint_->step, "; the last step was ", last_step_));
+  if (result.outcome == ps::Outcome::completed && dealer.max_steps == 0 &&
+      (last_checkpoint_->epoch != dealer.epochs || last_checkpoint_->begin != 0 || !last_checkpoint_->returned.empty()))
+    violated("samples", cat("the run ended in epoch ", last_checkpoint_->epoch, " of ", dealer.epochs, ", at sample ",
+                            last_checkpoint_->begin));
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,104 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <troupe/ps/control/coordinator_core.h>
+#include <troupe/ps/data/sampler.h>
+
+#include "reference.h"
+#include "scenario.h"
+
+namespace troupe::sim {
+
+/// Watches a simulated run and says what is wrong with it. It hears every message as its sender says it,
+/// everything that stores take, and what sources of gradients are given; it knows nothing of how the actors
+/// work. The rules (DESIGN, failure):
+///
+///   exactly-once   a push is acknowledged only when stored; a contribution is stored once, as it was sent
+///   staleness      a read holds what its policy promises, and says how stale it is; so do weights in use
+///   sync-step      a step holds one contribution of every worker, and the group's one verdict
+///   samples        every sample of every epoch is completed once, up to where the run ended
+///   superseded     nothing is stored by, or on behalf of, an incarnation that was replaced
+///   checkpoint     a checkpoint is everything before its step and nothing after
+///   end            the run ends as it should, in time, and no actor fails of itself
+class Oracle {
+ public:
+  explicit Oracle(const Scenario& scenario, uint64_t run_seed);
+
+  /// What `envelope.from` says. Before the network: it may be lost.
+  void said(const ps::Envelope& envelope);
+  void opened(ps::ServerId server, ps::Generation generation);
+  void stored(ps::ServerId server, const ps::Envelope& event);
+  /// A worker's source is to compute a step, or a test; `weights` by layer.
+  void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
+  void evaluates(ps::WorkerId worker, std::span<const Tensor> weights);
+  void checkpointed(const ps::CheckpointRequest& request);
+  void finished(const ps::RunResult& result, bool stopped);
+
+  void violated(const char* rule, std::string what);
+  /// The first violation: "exactly-once: ...".
+  const std::optional<std::string>& violation() const { return violation_; }
+
+ private:
+  struct Dealt {
+    ps::Work work;
+    std::shared_ptr<const ps::Layout> layout;
+    bool done = false;
+  };
+  using WorkerStep = std::pair<ps::WorkerId, ps::Step>;
+
+  void on(const ps::Envelope& envelope, const ps::Push& push);
+  void on(const ps::Envelope& envelope, const ps::PushAck& ack);
+  void on(const ps::Envelope& envelope, const ps::PullReply& reply);
+  void on(const ps::Envelope& envelope, const ps::SnapshotReply& reply);
+  void on(const ps::Envelope& envelope, const ps::Work& work);
+  void on(const ps::Envelope& envelope, const ps::WorkDone& done);
+  void on(const ps::Envelope& envelope, const ps::WorkDoneAck& ack);
+  void on(const ps::Envelope& envelope, const ps::Verdict& verdict);
+
+  void store(ReferenceServer& server, const ps::Envelope& event, const ps::Membership& membership);
+  void store(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push);
+  void store(ReferenceServer& server, const ps::Envelope& event, const ps::Verdict& verdict);
+  void store(ReferenceServer& server, const ps::Envelope& event, const ps::Install& install);
+
+  /// What `server` knows: the store, or what was in it when another took it over. Null: it never opened it.
+  ReferenceServer* view_of(const ps::Endpoint& server);
+  ReferenceSlice& slice(ps::SliceId id);
+  void take(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push, ps::SliceId id,
+            const Tensor& gradient);
+  void settle(ReferenceServer& server, ReferenceSlice& slice, ps::Step step, const ps::Verdict& verdict);
+  void reduce(ReferenceSlice& slice, ps::Step before);
+  void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
+  void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
+  void check_verdict(const ps::Verdict& verdict);
+  void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
+  void check_samples(const ps::DealerState& state, ps::Step before);
+
+  std::vector<uint32_t> samples_of(const ps::Work& work) const;
+  size_t non_finite(ps::WorkerId worker, ps::Step step) const;
+  bool any_non_finite(ps::Step step) const;
+  std::vector<double> reduced_gradient(const ps::Slice& slice, ps::Step step) const;
+
+  const Scenario& scenario_;
+  uint64_t run_seed_;
+  ps::Sampler sampler_;
+  std::optional<std::string> violation_;
+
+  std::map<ps::Generation, std::shared_ptr<const ps::Layout>> layouts_;
+  std::vector<ReferenceServer> servers_;
+  std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew
+  std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
+  std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;      ///< by whom and number
+  std::map<WorkerStep, Dealt> steps_;
+  std::map<uint64_t, WorkerStep> seeds_;                          ///< Batch::seed
+  std::map<WorkerStep, ps::SampleRange> completed_;
+  std::map<ps::Step, ps::Verdict> verdicts_;
+  std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;     ///< slowest clock by hash of values read
+  ps::Step last_step_ = -1;                                       ///< dealt
+  std::optional<ps::DealerState> last_checkpoint_;
+};
+
+}  // namespace troupe::sim

@@ -1,0 +1,57 @@
+#include "reference.h"
+
+#include <cmath>
+
+#include "gradient.h"
+
+#include <troupe/kernels/base/text.h>
+
+namespace troupe::sim {
+
+ReferenceSlice::ReferenceSlice(const ps::Slice& slice) : slice_(slice) {
+  for (int64_t i = slice.begin; i < slice.end; ++i) initial_.push_back(initial_value(slice.layer, i));
+  current_ = initial_;
+}
+
+void ReferenceSlice::apply(ps::Step step, std::span<const double> gradient, double scale) {
+  Change& change = changes_[step];
+  change.sum.resize(current_.size());
+  for (size_t i = 0; i < current_.size(); ++i) {
+    change.sum[i] -= gradient[i] * scale;
+    current_[i] -= gradient[i] * scale;
+  }
+  ++change.updates;
+  ++updates_;
+}
+
+std::vector<double> ReferenceSlice::before(ps::Step step) const {
+  std::vector<double> values = initial_;
+  for (auto it = changes_.begin(); it != changes_.lower_bound(step); ++it)
+    for (size_t i = 0; i < values.size(); ++i) values[i] += it->second.sum[i];
+  return values;
+}
+
+int64_t ReferenceSlice::updates_before(ps::Step step) const {
+  int64_t updates = 0;
+  for (auto it = changes_.begin(); it != changes_.lower_bound(step); ++it) updates += it->second.updates;
+  return updates;
+}
+
+ps::Step ReferenceServer::slowest(ps::SliceId slice) const {
+  const ReferenceSlice& held = slices.at(slice);
+  for (ps::Step step = base;; ++step)
+    for (ps::WorkerId w = 0; w < workers.size(); ++w)
+      if (!held.has(w, step)) return step;
+}
+
+std::string difference(std::span<const float> values, std::span<const double> expected) {
+  if (values.size() != expected.size()) return cat(values.size(), " elements, should be ", expected.size());
+  // Means over three samples are no floats; whatever is wrong is wrong by far more.
+  constexpr double kTolerance = 2e-3;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!(std::abs(values[i] - expected[i]) <= kTolerance))
+      return cat("element ", i, " is ", values[i], ", should be ", expected[i]);
+  return {};
+}
+
+}  // namespace troupe::sim

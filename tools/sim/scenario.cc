@@ -1,0 +1,224 @@
+#include "scenario.h"
+
+#include <numeric>
+
+#include <troupe/kernels/base/random.h>
+#include <troupe/kernels/base/text.h>
+
+namespace troupe::sim {
+namespace {
+
+using ps::Mode;
+using ps::Policy;
+
+constexpr int64_t kMs = 1000;
+
+int64_t between(Random& random, int64_t low, int64_t high) {
+  return low + static_cast<int64_t>(random.below(static_cast<uint64_t>(high - low + 1)));
+}
+
+template <class T>
+const T& one_of(Random& random, const std::vector<T>& choices) {
+  return choices[random.below(choices.size())];
+}
+
+Policy draw_policy(Random& random, bool all_reduce) {
+  const int64_t kind = between(random, 0, all_reduce ? 3 : 2);
+  if (kind == 0) return {Mode::sync};
+  if (kind == 1) return {Mode::ssp, between(random, 0, 3)};
+  if (kind == 2) return {Mode::async};
+  return {Mode::all_reduce};
+}
+
+/// A rule a layer; or one for all, which makes runs of one policy as frequent as mixed ones.
+std::vector<ps::UpdateRule> draw_rules(Random& random, const std::vector<LayerSpec>& layers, bool all_reduce) {
+  if (random.chance(0.4)) return {{"*", draw_policy(random, all_reduce)}};
+  std::vector<ps::UpdateRule> rules;
+  for (const LayerSpec& layer : layers) rules.push_back({layer.name, draw_policy(random, all_reduce)});
+  return rules;
+}
+
+std::vector<LayerSpec> draw_layers(Random& random) {
+  std::vector<LayerSpec> layers;
+  const int64_t count = between(random, 2, 5);
+  for (int64_t i = 0; i < count; ++i) {
+    LayerSpec layer;
+    layer.name = cat("layer", i);
+    const int64_t weights = one_of(random, std::vector<int64_t>{8, 16, 24, 40, 64});
+    layer.params = {{layer.name + ".weight", {weights}, 0, ParamKind::weight},
+                    {layer.name + ".bias", {4}, weights, ParamKind::bias}};
+    layer.count = weights + 4;
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+ps::DealerOptions draw_dealer(Random& random, size_t workers) {
+  ps::DealerOptions dealer;
+  const bool equal = random.chance(0.5);
+  const int64_t batch = between(random, 1, 4);
+  for (size_t w = 0; w < workers; ++w) dealer.worker_batch.push_back(equal ? batch : between(random, 1, 4));
+  dealer.global_batch = std::accumulate(dealer.worker_batch.begin(), dealer.worker_batch.end(), int64_t{0});
+  const int64_t steps = between(random, 4, 12);
+  dealer.epochs = between(random, 1, 3);
+  dealer.train_samples = std::max<int64_t>(static_cast<int64_t>(workers),
+                                           steps * dealer.global_batch / dealer.epochs + between(random, -2, 3));
+  if (random.chance(0.3)) dealer.max_steps = between(random, 2, steps);
+  return dealer;
+}
+
+template <class M>
+size_t index_of() {
+  return ps::Message(M{}).index();
+}
+
+/// The moments that are worth a mishap: one lies around each of these messages.
+void draw_moment(Random& random, Mishap& mishap) {
+  if (random.chance(0.4)) {
+    mishap.at_us = between(random, 0, 150 * kMs);
+    return;
+  }
+  const std::vector<size_t> moments = {
+      index_of<ps::Membership>(), index_of<ps::MembershipAck>(), index_of<ps::Snapshot>(),
+      index_of<ps::SnapshotReply>(), index_of<ps::Spawn>(),      index_of<ps::Push>(),
+      index_of<ps::PushAck>(),       index_of<ps::PullReply>(),  index_of<ps::Verdict>(),
+      index_of<ps::WorkDone>(),      index_of<ps::Work>(),       index_of<ps::StatsRequest>()};
+  mishap.after = one_of(random, moments);
+  mishap.count = random.chance(0.5) ? between(random, 1, 4) : between(random, 1, 40);
+}
+
+void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
+  const int64_t count = random.chance(0.3) ? 0 : between(random, 1, 4);
+  for (int64_t i = 0; i < count; ++i) {
+    Mishap mishap;
+    const std::vector<Mishap::Kind> kinds =
+        all_reduce ? std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server}
+                   : std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server,
+                                 Mishap::Kind::crash_worker, Mishap::Kind::zombie_worker};
+    mishap.kind = one_of(random, kinds);
+    const bool server = mishap.kind == Mishap::Kind::crash_server || mishap.kind == Mishap::Kind::zombie_server;
+    mishap.slot = static_cast<uint32_t>(random.below(server ? scenario.servers() : scenario.workers()));
+    draw_moment(random, mishap);
+    scenario.mishaps.push_back(std::move(mishap));
+  }
+  if (random.chance(0.15)) {
+    Mishap change;
+    change.kind = Mishap::Kind::change_policies;
+    change.rules = draw_rules(random, scenario.coordinator.layers, all_reduce);
+    draw_moment(random, change);
+    scenario.mishaps.push_back(std::move(change));
+  }
+  if (random.chance(0.05)) {
+    Mishap stop;
+    stop.kind = Mishap::Kind::stop;
+    draw_moment(random, stop);
+    scenario.mishaps.push_back(std::move(stop));
+  }
+}
+
+ps::NetworkFaults draw_network(Random& random) {
+  ps::NetworkFaults faults;
+  faults.loss = one_of(random, std::vector<double>{0, 0.02, 0.1, 0.2});
+  faults.duplication = one_of(random, std::vector<double>{0, 0.02, 0.1, 0.3});
+  faults.max_delay_us = one_of(random, std::vector<int64_t>{100, 2 * kMs, 5 * kMs, 30 * kMs});
+  return faults;
+}
+
+std::string describe_rules(const std::vector<ps::UpdateRule>& rules) {
+  std::string text;
+  for (const ps::UpdateRule& rule : rules) text += cat(text.empty() ? "" : ", ", rule.layers, " ", describe(rule.policy));
+  return text;
+}
+
+const char* name_of(Mishap::Kind kind) {
+  switch (kind) {
+    case Mishap::Kind::crash_worker: return "crash of worker";
+    case Mishap::Kind::crash_server: return "crash of server";
+    case Mishap::Kind::zombie_worker: return "zombie worker";
+    case Mishap::Kind::zombie_server: return "zombie server";
+    case Mishap::Kind::change_policies: return "policy change";
+    case Mishap::Kind::stop: return "stop";
+  }
+  return "?";
+}
+
+template <size_t... I>
+const char* message_name(size_t index, std::index_sequence<I...>) {
+  const char* name = "?";
+  ((index == I ? void(name = ps::name_of(ps::Message(std::variant_alternative_t<I, ps::Message>{}))) : void()), ...);
+  return name;
+}
+
+}  // namespace
+
+Scenario make_scenario(uint64_t seed) {
+  Random random(derive_seed(seed, "scenario"));
+  Scenario s;
+  s.seed = seed;
+  const bool all_reduce = random.chance(0.25);
+  const size_t workers = static_cast<size_t>(between(random, 1, 4));
+  ps::CoordinatorOptions& c = s.coordinator;
+  c.layers = draw_layers(random);
+  const std::vector<ps::UpdateRule> rules = draw_rules(random, c.layers, all_reduce);
+  std::vector<std::string> names;
+  for (const LayerSpec& layer : c.layers) names.push_back(layer.name);
+  c.policies = *ps::resolve_policies(names, rules);
+  c.layout.servers = static_cast<uint32_t>(between(random, 1, 3));
+  c.layout.slice_bytes = one_of(random, std::vector<int64_t>{64, 128, 1024});
+  c.layout.fuse_bytes = one_of(random, std::vector<int64_t>{64, 128, 256});
+  c.dealer = draw_dealer(random, workers);
+  c.checkpoint_every_steps = random.chance(0.5) ? between(random, 1, 5) : 0;
+  c.evaluate_every_epochs = random.chance(0.4) ? 1 : 0;
+  c.test_samples = random.chance(0.7) ? between(random, 1, 6) : 0;
+  if (random.chance(0.25)) {
+    for (Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8); step += between(random, 1, 4))
+      c.changes.push_back({step, draw_rules(random, c.layers, all_reduce)});
+  }
+  if (random.chance(0.2)) c.clip_norm = one_of(random, std::vector<double>{1, 4, 16});
+  if (random.chance(0.2)) {
+    c.skip_non_finite = true;
+    s.non_finite = 0.1;
+  }
+  c.max_restarts = 1000;
+  c.servers_recover = true;
+  s.immediate_scale = random.chance(0.5) ? ps::ImmediateScale::none : ps::ImmediateScale::samples;
+  s.shuffle = random.chance(0.5);
+  s.reads_weights.assign(c.layers.size(), false);
+  if (!all_reduce && random.chance(0.5))
+    for (size_t i = 0; i < s.reads_weights.size(); ++i) s.reads_weights[i] = random.chance(0.5);
+  s.network = draw_network(random);
+  s.heal_us = between(random, 50, 400) * kMs;
+  s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
+  draw_mishaps(random, s, all_reduce);
+  return s;
+}
+
+std::string describe(const Scenario& s) {
+  const ps::CoordinatorOptions& c = s.coordinator;
+  std::string text = cat("  workers ", s.workers(), " with batches");
+  for (const int64_t batch : c.dealer.worker_batch) text += cat(' ', batch);
+  text += cat("; servers ", s.servers(), "; slices of ", c.layout.slice_bytes, " bytes, fused up to ",
+              c.layout.fuse_bytes, "\n  ", c.dealer.train_samples, " samples, ", c.dealer.epochs, " epochs, max_steps ",
+              c.dealer.max_steps, "; checkpoint every ", c.checkpoint_every_steps, " steps, evaluation every ",
+              c.evaluate_every_epochs, " epochs of ", c.test_samples, " samples\n");
+  for (size_t i = 0; i < c.layers.size(); ++i)
+    text += cat("  ", c.layers[i].name, ": ", c.layers[i].count, " parameters, ", describe(c.policies[i]),
+                s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
+  for (const ps::PolicyChange& change : c.changes)
+    text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
+  text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
+              " of the steps), immediate scale ", s.immediate_scale == ps::ImmediateScale::none ? "none" : "samples",
+              ", shuffle ", s.shuffle, "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication,
+              ", delay ", s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
+              " us on; impatience ", s.impatience, "\n");
+  for (const Mishap& m : s.mishaps) {
+    text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
+    text += m.after == std::variant_npos
+                ? cat(" at ", m.at_us, " us\n")
+                : cat(" at ", message_name(m.after, std::make_index_sequence<std::variant_size_v<ps::Message>>{}),
+                      " number ", m.count, "\n");
+  }
+  return text;
+}
+
+}  // namespace troupe::sim

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <troupe/ps/control/coordinator_core.h>
+#include <troupe/ps/param/shard.h>
+#include <troupe/ps/transport/simulated_transport.h>
+
+namespace troupe::sim {
+
+/// What befalls one actor of a run, or what its owner asks of it.
+struct Mishap {
+  enum class Kind : uint8_t {
+    crash_worker,     ///< it ends at once; its node tells the coordinator
+    crash_server,     ///< the same; its store lives on
+    zombie_worker,    ///< the coordinator hears that it ended, while it lives on
+    zombie_server,
+    change_policies,  ///< Cluster::change_policies
+    stop,             ///< Cluster::stop
+  };
+  Kind kind = Kind::crash_worker;
+  uint32_t slot = 0;
+  /// It happens when the `count`-th message with the index `after` in ps::Message is delivered; npos: at
+  /// `at_us` of virtual time.
+  size_t after = std::variant_npos;
+  int64_t count = 1;
+  int64_t at_us = 0;
+  std::vector<ps::UpdateRule> rules;  ///< of change_policies
+};
+
+/// A run and what happens to it: a pure function of a seed.
+struct Scenario {
+  uint64_t seed = 0;
+  ps::CoordinatorOptions coordinator;
+  ps::ImmediateScale immediate_scale = ps::ImmediateScale::none;
+  bool shuffle = true;
+  std::vector<bool> reads_weights;  ///< by layer: its gradients depend on the weights that were read
+  double non_finite = 0;            ///< probability that a worker's step holds a NaN
+  ps::NetworkFaults network;
+  std::vector<Mishap> mishaps;
+  int64_t heal_us = 0;              ///< from here on the network is sound and no mishap begins
+  double impatience = 0;            ///< probability that time goes on while actors still have mail
+
+  size_t workers() const { return coordinator.dealer.worker_batch.size(); }
+  size_t servers() const { return coordinator.layout.servers; }
+  bool needs_verdict() const { return coordinator.clip_norm > 0 || coordinator.skip_non_finite; }
+};
+
+Scenario make_scenario(uint64_t seed);
+
+/// Every decision of it, one a line.
+std::string describe(const Scenario& scenario);
+
+}  // namespace troupe::sim

@@ -1,0 +1,394 @@
+#include "simulation.h"
+
+#include <deque>
+
+#include <troupe/actors/cluster.h>
+#include <troupe/kernels/base/random.h>
+
+#include "agenda.h"
+#include "gradient.h"
+#include "message_text.h"
+#include "oracle.h"
+
+namespace troupe::sim {
+namespace {
+
+using ps::Endpoint;
+using ps::Envelope;
+using ps::Role;
+
+constexpr int64_t kRetryMs = 20;
+constexpr int64_t kPatienceUs = 20'000'000;  // of virtual time after the network is sound again
+constexpr int64_t kMaxEvents = 400'000;
+constexpr const char* kCrash = "simulated crash";
+
+class Simulation;
+
+/// The network as the actors see it: what they say is heard by the oracle before it may be lost.
+class Network final : public ps::Transport {
+ public:
+  explicit Network(Simulation& simulation) : simulation_(simulation) {}
+  void attach(const Endpoint& endpoint, Sink sink) override;
+  void detach(const Endpoint& endpoint) override;
+  void send(Envelope envelope) override;
+  bool reliable() const override { return false; }
+
+ private:
+  Simulation& simulation_;
+};
+
+class WatchedStore final : public ps::ShardStore {
+ public:
+  WatchedStore(ps::ServerId server, std::shared_ptr<ShardStore> store, Oracle& oracle)
+      : server_(server), store_(std::move(store)), oracle_(oracle) {}
+  Status open(ps::Generation generation, const std::function<void(const Envelope&)>& replay) override {
+    return store_->open(generation, replay);
+  }
+  Status append(ps::Generation generation, const Envelope& event) override {
+    const Status status = store_->append(generation, event);
+    if (status) oracle_.stored(server_, event);
+    return status;
+  }
+
+ private:
+  ps::ServerId server_;
+  std::shared_ptr<ShardStore> store_;
+  Oracle& oracle_;
+};
+
+class SimulatedSource final : public GradientSource {
+ public:
+  SimulatedSource(const Scenario& scenario, ps::WorkerId worker, std::shared_ptr<bool> current, Oracle& oracle)
+      : scenario_(scenario), worker_(worker), current_(std::move(current)), oracle_(oracle) {}
+
+  const std::vector<LayerSpec>& layers() const override { return scenario_.coordinator.layers; }
+  void initialize(size_t, uint64_t, std::span<float>) override {}
+
+  StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
+    oracle_.computes(worker_, batch, weights);
+    const size_t bad = non_finite_layer(batch.seed, scenario_.non_finite, layers().size());
+    for (size_t layer = layers().size(); layer-- > 0;) {
+      const Tensor& seen = scenario_.reads_weights[layer] ? weights[layer] : Tensor{};
+      const std::vector<float> values =
+          gradient(batch.seed, batch.samples, static_cast<ps::LayerId>(layer), layers()[layer].count, seen);
+      Tensor g = Tensor::from<float>(values, {layers()[layer].count});
+      if (layer == bad) g.data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
+      ready(layer, std::move(g));
+    }
+    return {0, 0, static_cast<int64_t>(batch.samples.size())};
+  }
+
+  StepStats evaluate(std::span<const uint32_t> samples, std::span<const Tensor> weights) override {
+    if (*current_) oracle_.evaluates(worker_, weights);  // a zombie may look at what is long past
+    return {0, 0, static_cast<int64_t>(samples.size())};
+  }
+  int64_t train_samples() const override { return scenario_.coordinator.dealer.train_samples; }
+  int64_t test_samples() const override { return scenario_.coordinator.test_samples; }
+
+ private:
+  const Scenario& scenario_;
+  ps::WorkerId worker_;
+  std::shared_ptr<bool> current_;
+  Oracle& oracle_;
+};
+
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, size_t trace)
+      : scenario_(scenario),
+        run_seed_(scenario.seed + 1),
+        oracle_(scenario, run_seed_),
+        random_(derive_seed(scenario.seed, "schedule")),
+        network_random_(derive_seed(scenario.seed, "network")),
+        wire_(network_random_.bits64(), scenario.network),
+        network_(std::make_shared<Network>(*this)),
+        trace_(trace),
+        seen_(std::variant_size_v<ps::Message>) {
+    config_.set("scheduler.policy", caf::atom("testing"));
+    wire_.on_delivery([this](const Envelope& e) { delivered(e); });
+    for (ps::ServerId s = 0; s < scenario.servers(); ++s) stores_.push_back(ps::make_memory_store());
+    for (size_t w = 0; w < scenario.workers(); ++w) current_.push_back(std::make_shared<bool>(true));
+    for (const Mishap& m : scenario.mishaps)
+      if (m.after == std::variant_npos) agenda_.at(m.at_us, [this, &m] { befall(m); });
+    agenda_.at(scenario.heal_us, [this] {
+      healed_ = true;
+      wire_.heal();
+    });
+  }
+
+  SimulationResult run() {
+    {
+      caf::actor_system system(config_);
+      scheduler_ = &dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+      start_ = clock().current_time;
+      auto cluster = Cluster::start(system, parts());
+      if (!cluster) oracle_.violated("end", "the cluster does not start: " + cluster.error().message);
+      if (cluster) {
+        cluster_ = std::move(*cluster);
+        live();
+      }
+      bury();
+    }
+    return {hash_, events_, agenda_.now_us, wire_.counts(), oracle_.violation(), text()};
+  }
+
+  // ---- what the network hears ------------------------------------------------------------------------------
+
+  void attach(const Endpoint& endpoint, ps::Transport::Sink sink) {
+    attached_[endpoint] = caf::actor_cast<caf::strong_actor_ptr>(running_);
+    note([&] { return cat(endpoint, " begins"); });
+    wire_.attach(endpoint, std::move(sink));
+  }
+  void detach(const Endpoint& endpoint) {
+    if (attached_.erase(endpoint) == 0) return;
+    note([&] { return cat(endpoint, " has ended"); });
+    wire_.detach(endpoint);
+  }
+  void send(Envelope envelope) {
+    if (dead_.count(envelope.from)) return;
+    oracle_.said(envelope);
+    wire_.send(std::move(envelope));
+  }
+
+ private:
+  caf::detail::test_actor_clock& clock() { return scheduler_->clock(); }
+
+  ClusterParts parts() {
+    ClusterParts parts;
+    parts.coordinator = scenario_.coordinator;
+    parts.source = [this](ps::WorkerId w) {
+      return std::make_unique<SimulatedSource>(scenario_, w, current_[w], oracle_);
+    };
+    ps::OptimizerOptions sgd;
+    sgd.learning_rate = 1;
+    parts.optimizer = *ps::make_optimizer(sgd);
+    parts.immediate_scale = scenario_.immediate_scale;
+    parts.initial = [](const ps::Slice& slice) {
+      ps::SliceState state;
+      state.slice = slice.id;
+      state.values = Tensor::empty({slice.count()});
+      for (int64_t i = slice.begin; i < slice.end; ++i)
+        state.values.data<float>()[i - slice.begin] = initial_value(slice.layer, i);
+      return state;
+    };
+    parts.seed = run_seed_;
+    parts.shuffle = scenario_.shuffle;
+    parts.executor = [this](const Endpoint& who, const char*) {
+      const int64_t max_us = who.role == Role::coordinator ? 20'000 : 200 << random_.below(6);
+      return std::shared_ptr<Executor>(make_simulated_executor(agenda_, random_, max_us));
+    };
+    parts.all_reducer = make_simulated_all_reduce(agenda_, random_, scenario_.workers(), 2'000);
+    parts.store = [this](ps::ServerId s) { return std::make_shared<WatchedStore>(s, stores_[s], oracle_); };
+    parts.write_checkpoint = [this](const ps::CheckpointRequest& request) -> Status {
+      oracle_.checkpointed(request);
+      return {};
+    };
+    parts.transport = network_;
+    parts.retry_interval = std::chrono::milliseconds(kRetryMs);
+    return parts;
+  }
+
+  // ---- the loop --------------------------------------------------------------------------------------------
+
+  void live() {
+    while (!oracle_.violation() && !cluster_->result()) {
+      if (++events_ > kMaxEvents || agenda_.now_us > scenario_.heal_us + kPatienceUs)
+        return oracle_.violated("end", cat("the run does not end: ", events_, " events, ", agenda_.now_us, " us"));
+      step();
+    }
+    if (oracle_.violation()) return;
+    oracle_.finished(*cluster_->result(), stopped_);
+    healed_ = true;
+    wire_.heal();
+    const int64_t end_us = agenda_.now_us + kPatienceUs;
+    while (!oracle_.violation() && remaining() && ++events_ < kMaxEvents && agenda_.now_us < end_us) step();
+    if (const auto who = remaining(); who && !oracle_.violation())
+      oracle_.violated("end", cat("the run is over, but ", *who, " goes on"));
+  }
+
+  /// Somebody of the last membership who has not ended.
+  std::optional<Endpoint> remaining() const {
+    std::optional<Endpoint> newest;
+    for (const auto& [who, handle] : attached_) {
+      if (who.role != Role::worker && who.role != Role::server) continue;
+      if (!replaced_.count(who)) newest = who;
+    }
+    return newest;
+  }
+
+  void step() {
+    auto& jobs = scheduler_->jobs;
+    if (!jobs.empty() && !random_.chance(scenario_.impatience)) {
+      std::swap(jobs.front(), jobs[random_.below(jobs.size())]);
+      running_ = dynamic_cast<caf::scheduled_actor*>(jobs.front());
+      scheduler_->try_run_once();
+      running_ = nullptr;
+      return;
+    }
+    advance();
+  }
+
+  int64_t to_us(caf::actor_clock::time_point t) const {
+    return std::chrono::duration_cast<std::chrono::microseconds>(t - start_).count();
+  }
+  void pass_to(int64_t us) {
+    agenda_.now_us = std::max(agenda_.now_us, us);
+    clock().current_time = std::max(clock().current_time, start_ + std::chrono::microseconds(agenda_.now_us));
+    wire_.set_now_us(agenda_.now_us);
+  }
+
+  /// To the earliest of: a message arrives, a task ends, a timer.
+  void advance() {
+    constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+    const int64_t timer = clock().has_pending_timeout() ? to_us(clock().schedule().begin()->first) : kNever;
+    const int64_t message = wire_.empty() ? kNever : wire_.next_us();
+    const int64_t task = agenda_.empty() ? kNever : agenda_.next_us();
+    const int64_t first = std::min({timer, message, task});
+    if (first == kNever) return;
+    pass_to(first);
+    if (first == task) {
+      agenda_.run_next();
+    } else if (first == message) {
+      wire_.deliver_next();
+    } else {
+      clock().trigger_timeout();
+    }
+    for (; !due_.empty(); due_.pop_front()) befall(*due_.front());
+  }
+
+  void delivered(const Envelope& e) {
+    hash_ = (hash_ ^ hash_of(e)) * 1099511628211;
+    note([&] { return describe(e); });
+    const int64_t count = ++seen_[e.body.index()];
+    for (const Mishap& m : scenario_.mishaps)
+      if (m.after == e.body.index() && m.count == count) due_.push_back(&m);
+    if (const auto* down = std::get_if<ps::Down>(&e.body); down && down->reason.find(kCrash) == std::string::npos)
+      oracle_.violated("end", cat(down->who, " ended of itself: ", down->reason));
+    if (const auto* ack = std::get_if<ps::DownAck>(&e.body)) zombies_.erase(ack->who);
+  }
+
+  // ---- mishaps ---------------------------------------------------------------------------------------------
+
+  void befall(const Mishap& m) {
+    if (healed_ || !cluster_) return;
+    switch (m.kind) {
+      case Mishap::Kind::crash_worker: return crash(newest(Role::worker, m.slot));
+      case Mishap::Kind::crash_server: return crash(newest(Role::server, m.slot));
+      case Mishap::Kind::zombie_worker: return give_up(newest(Role::worker, m.slot));
+      case Mishap::Kind::zombie_server: return give_up(newest(Role::server, m.slot));
+      case Mishap::Kind::change_policies:
+        note([] { return std::string("policies are to change"); });
+        return cluster_->change_policies(m.rules);
+      case Mishap::Kind::stop:
+        note([] { return std::string("the run is to stop"); });
+        stopped_ = true;
+        return cluster_->stop();
+    }
+  }
+
+  std::optional<Endpoint> newest(Role role, uint32_t slot) const {
+    std::optional<Endpoint> who;
+    for (const auto& [endpoint, handle] : attached_)
+      if (endpoint.role == role && endpoint.index == slot) who = endpoint;
+    return who;
+  }
+
+  void replaced(const Endpoint& who) {
+    replaced_.insert(who);
+    if (who.role != Role::worker) return;
+    *current_[who.index] = false;
+    current_[who.index] = std::make_shared<bool>(true);
+  }
+
+  void crash(std::optional<Endpoint> who) {
+    if (!who) return;
+    note([&] { return cat(*who, " crashes"); });
+    const caf::strong_actor_ptr victim = attached_.at(*who);
+    detach(*who);
+    dead_.insert(*who);
+    replaced(*who);
+    caf::anon_send_exit(victim, caf::make_error(caf::sec::runtime_error, std::string(kCrash)));
+  }
+
+  /// The coordinator hears that `who` has ended, until it says that it has heard; `who` lives on.
+  void give_up(std::optional<Endpoint> who) {
+    if (!who) return;
+    note([&] { return cat(*who, " is given up"); });
+    replaced(*who);
+    zombies_.insert(*who);
+    report_zombie(*who);
+  }
+
+  void report_zombie(const Endpoint& who) {
+    if (!zombies_.count(who)) return;
+    wire_.send({scenario_.coordinator.node, scenario_.coordinator.self, 0, ps::Down{who, kCrash}});
+    agenda_.at(agenda_.now_us + kRetryMs * 1000, [this, who] { report_zombie(who); });
+  }
+
+  // ---- the end ---------------------------------------------------------------------------------------------
+
+  void bury() {
+    cluster_.reset();
+    agenda_.clear();
+    clock().cancel_all();
+    std::vector<caf::strong_actor_ptr> actors;
+    for (const auto& [who, handle] : attached_) actors.push_back(handle);
+    for (const auto& actor : actors) caf::anon_send_exit(actor, caf::exit_reason::kill);
+    actors.clear();
+    while (scheduler_->try_run_once()) {
+    }
+    clock().cancel_all();
+    attached_.clear();
+    agenda_.clear();
+    while (scheduler_->try_run_once()) {
+    }
+  }
+
+  template <class F>
+  void note(F&& text) {
+    if (trace_ == 0) return;
+    lines_.push_back(cat("  ", agenda_.now_us, " us  ", text()));
+    if (lines_.size() > trace_) lines_.pop_front();
+  }
+  std::string text() const {
+    std::string all;
+    for (const std::string& line : lines_) all += line + "\n";
+    return all;
+  }
+
+  const Scenario& scenario_;
+  uint64_t run_seed_;
+  Oracle oracle_;
+  Random random_, network_random_;
+  Agenda agenda_;
+  ps::SimulatedTransport wire_;
+  std::shared_ptr<Network> network_;
+  std::vector<std::shared_ptr<ps::ShardStore>> stores_;
+  std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
+
+  caf::actor_system_config config_;
+  caf::scheduler::test_coordinator* scheduler_ = nullptr;
+  caf::actor_clock::time_point start_;
+  std::unique_ptr<Cluster> cluster_;
+  caf::scheduled_actor* running_ = nullptr;
+  std::map<Endpoint, caf::strong_actor_ptr> attached_;
+  std::set<Endpoint> dead_, replaced_, zombies_;
+
+  size_t trace_;
+  std::deque<std::string> lines_;
+  std::vector<int64_t> seen_;  // messages delivered, by kind
+  std::deque<const Mishap*> due_;
+  bool healed_ = false, stopped_ = false;
+  int64_t events_ = 0;
+  uint64_t hash_ = 1469598103934665603;
+};
+
+void Network::attach(const Endpoint& endpoint, Sink sink) { simulation_.attach(endpoint, std::move(sink)); }
+void Network::detach(const Endpoint& endpoint) { simulation_.detach(endpoint); }
+void Network::send(Envelope envelope) { simulation_.send(std::move(envelope)); }
+
+}  // namespace
+
+SimulationResult simulate(const Scenario& scenario, size_t trace) { return Simulation(scenario, trace).run(); }
+
+}  // namespace troupe::sim

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <optional>
+
+#include <troupe/kernels/base/text.h>
+#include <troupe/ps/config/nearest.h>
+
+#include "commands.h"
+
+using namespace troupe;
+
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  troupe train configs/fashion_mnist.toml --set train.epochs=1
+  troupe check configs/fashion_mnist.toml
+  troupe config --explain optimizer
+  troupe ckpt verify runs/fashion-mnist-20261130-112906
+
+Where a setting's value comes from, later ones win: its default, the config file, the environment
+(TROUPE_TRAIN__EPOCHS=3), the command line (--set train.epochs=3).
+
+Exit codes:
+  0    done
+  1    the run began and failed, or a checkpoint is damaged
+  2    the command line, the config, the data or the machine is not right; nothing was begun
+  130  interrupted by Ctrl-C, after a checkpoint
+)";
+
+std::string failure_text(const CLI::App*, const CLI::Error& error) {
+  return cat("error: ", error.what(), "\nSee troupe --help.\n");
+}
+
+/// CLI11 would only say that a command is missing. None where the first word is one, or an option.
+std::optional<std::string> unknown_command(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
+  const std::string near = ps::nearest_word(word, names);
+  return cat("unknown command ", word, near.empty() ? "" : "; did you mean " + near + "?", "\nSee troupe --help.");
+}
+
+/// CLI11 has an exit code for each kind of mistake; here they are all bad usage.
+int exit_of(const CLI::App& app, const CLI::ParseError& error) {
+  const int code = app.exit(error);
+  return code == 0 ? kOk : kBadUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Troupe trains models with actors: workers compute gradients, servers hold the parameters, and every\n"
+      "layer chooses how it is kept in step.",
+      "troupe");
+  app.set_version_flag("--version", "troupe " TROUPE_VERSION " (" TROUPE_BUILD ", " TROUPE_ARCH ")");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.failure_message(failure_text);
+  int exit_code = kOk;
+  add_check(app, exit_code);
+  add_config(app, exit_code);
+  add_ckpt(app, exit_code);
+  if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
+    std::cerr << "error: " << *unknown << std::endl;
+    return kBadUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return exit_of(app, error);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return kRunFailed;
+  }
+  return exit_code;
+}
