@@ -107,8 +107,9 @@ struct Shard::Impl {
     send(e.from, std::move(refusal));
   }
 
-  void acknowledge(const Envelope& e, const Push& push) { send(e.from, PushAck{push.sequence, push.parcel, push.step}); }
-
+  void acknowledge(const Envelope& e, const Push& push) {
+    send(e.from, PushAck{push.sequence, push.parcel, push.step});
+  }
 
   // True once the event is in the store: only then may it have an effect.
   bool promise(Generation by, const Envelope& event) {
@@ -193,12 +194,14 @@ struct Shard::Impl {
   // Against what is here: clocks cannot be carried to other parcels, nor contributions to another step.
   Status check_change(const Membership& m) const {
     if (layout && !m.rebase && !same_placement(*layout, *m.layout))
-      return fail(ErrorKind::invalid, cat("membership ", m.generation, " changes the layout but says no step to go on from"));
+      return fail(ErrorKind::invalid,
+                  cat("membership ", m.generation, " changes the layout but says no step to go on from"));
     if (m.rebase)
       for (const auto& [id, p] : parcels)
         if (!p.pending.empty())
-          return fail(ErrorKind::invalid, cat("membership ", m.generation, " rebases to step ", *m.rebase, " while parcel ",
-                                              id, " holds ", p.pending.size(), " contributions to step ", p.version));
+          return fail(ErrorKind::invalid,
+                      cat("membership ", m.generation, " rebases to step ", *m.rebase, " while parcel ", id, " holds ",
+                          p.pending.size(), " contributions to step ", p.version));
     return {};
   }
 
@@ -280,21 +283,23 @@ struct Shard::Impl {
   void on_push(const Envelope& e, const Push& push) {
     if (!sender_is_current(e)) return;
     const auto refuse_malformed = [&](std::string why) { refuse(e, Refused::Reason::malformed, std::move(why)); };
-    if (const Status ok = check_push(push, *layout, options.self.index); !ok) return refuse_malformed(ok.error().message);
+    if (const Status ok = check_push(push, *layout, options.self.index); !ok)
+      return refuse_malformed(ok.error().message);
     const WorkerId worker = e.from.index;
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
     const Sequence width = window_width(parcels.size());
     const auto place = workers[worker].window.place(push.sequence, width);
     if (place == PushWindow::Place::beyond)
-      return refuse_malformed(cat("sequence ", push.sequence, " is more than ", width, " above ",
-                                  workers[worker].window.high_water()));
+      return refuse_malformed(
+          cat("sequence ", push.sequence, " is more than ", width, " above ", workers[worker].window.high_water()));
     if (push.step < owed) return on_repeated(e, push, place);
     if (place == PushWindow::Place::taken)
       return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
     const Policy& policy = layout->parcels[push.parcel].policy;
     if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
-      return refuse_malformed(cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
+      return refuse_malformed(
+          cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
     const Event event{Event::Kind::push, worker, push.parcel, push.step};
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (promise(generation, e)) take(e, push);
@@ -404,8 +409,7 @@ struct Shard::Impl {
       if (!is_sync(id)) continue;
       const HeldParcel& p = parcels.at(id);
       const int64_t total = p.samples();
-      const auto norm = measure(parts_of(p, index), slice.segments(),
-                                total ? 1 / static_cast<double>(total) : 0);
+      const auto norm = measure(parts_of(p, index), slice.segments(), total ? 1 / static_cast<double>(total) : 0);
       result.sum_of_squares += norm.sum_of_squares;
       if (!norm.finite) blame(cat("layer ", layout->layers[slice.slice().layer].name, ", worker ", norm.culprit));
       for (const auto& [worker, c] : p.pending)
@@ -464,8 +468,8 @@ struct Shard::Impl {
     const Step oldest = p.version - (p.previous.empty() ? 0 : 1);
     // What a restarted worker repeats of a step that counts already has no effect, so any version will do.
     if (policy.aggregates() && pull.step < oldest && pull.step >= p.clock.at(worker))
-      return refuse(e, Refused::Reason::malformed, cat("parcel ", pull.parcel, " is at version ", p.version, "; step ",
-                                                       pull.step, " is gone"));
+      return refuse(e, Refused::Reason::malformed,
+                    cat("parcel ", pull.parcel, " is at version ", p.version, "; step ", pull.step, " is gone"));
     if (pull.step - p.clock.at(worker) > kMaxStepsAhead && policy.mode != Mode::all_reduce)
       return refuse(e, Refused::Reason::malformed, cat("step ", pull.step, ", clock ", p.clock.at(worker)));
     const Event event{Event::Kind::pull, worker, pull.parcel, pull.step};
@@ -500,8 +504,7 @@ struct Shard::Impl {
     read = {pull.step, p.updates};
     if (!first) return;
     counts.read(*layout, pull.parcel, lag);
-    if (layout->parcels[pull.parcel].policy.immediate())
-      happened({Event::Kind::pull, worker, pull.parcel, pull.step});
+    if (layout->parcels[pull.parcel].policy.immediate()) happened({Event::Kind::pull, worker, pull.parcel, pull.step});
   }
 
   void answer_waiting(ParcelId id, HeldParcel& p) {
@@ -549,7 +552,8 @@ struct Shard::Impl {
 
 Shard::Shard(ShardOptions options, std::shared_ptr<ShardStore> store, InitialState initial)
     : impl_(std::make_unique<Impl>()) {
-  TROUPE_CHECK(options.optimizer && store && initial && options.global_batch > 0, "global batch ", options.global_batch);
+  TROUPE_CHECK(options.optimizer && store && initial && options.global_batch > 0, "global batch ",
+               options.global_batch);
   impl_->options = std::move(options);
   impl_->store = std::move(store);
   impl_->initial = std::move(initial);

@@ -50,7 +50,8 @@ inline void apply_statistic(const SliceUpdate& u, const Segment& segment) {
 template <class Update>
 void for_each_segment(const SliceUpdate& u, size_t states, double weight_decay, const Update& update) {
   TROUPE_CHECK(!u.gradients.empty() && u.in.size() == u.out.size() && u.state.size() == states, u.gradients.size(),
-               " gradients, ", u.in.size(), " -> ", u.out.size(), " parameters, ", u.state.size(), " states of ", states);
+               " gradients, ", u.in.size(), " -> ", u.out.size(), " parameters, ", u.state.size(), " states of ",
+               states);
   for (const auto& g : u.gradients) TROUPE_CHECK(g.size() == u.in.size(), g.size(), " of ", u.in.size());
   for (const auto& s : u.state) TROUPE_CHECK(s.size() == u.in.size(), s.size(), " of ", u.in.size());
   for (const Segment& segment : u.segments) {

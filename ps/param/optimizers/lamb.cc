@@ -47,8 +47,8 @@ class Lamb final : public Optimizer {
         }
       });
       const bool defined = weight_squares > 0 && direction_squares > 0;
-      const auto step = static_cast<float>(rate(options_, u) *
-                                           (defined ? std::sqrt(weight_squares / direction_squares) : 1));
+      const auto step =
+          static_cast<float>(rate(options_, u) * (defined ? std::sqrt(weight_squares / direction_squares) : 1));
 #pragma omp simd
       for (int64_t i = segment.begin; i < segment.end; ++i) out[i] = w[i] - step * direction(i);
     });
