@@ -73,6 +73,12 @@ Status check_layout(const Layout& layout) {
   return {};
 }
 
+Status check_membership(const Membership& m) {
+  if (!m.layout) return malformed("membership ", m.generation, " has no layout");
+  if (m.rebase) TROUPE_TRY(check_step(*m.rebase, "rebase to step"));
+  return check_layout(*m.layout);
+}
+
 Status check_push(const Push& push, const Layout& layout, ServerId server) {
   TROUPE_TRY(check_parcel(push.parcel, layout, server));
   const Parcel& parcel = layout.parcels[push.parcel];

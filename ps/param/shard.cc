@@ -6,10 +6,8 @@
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/param/consistency.h>
-#include <troupe/ps/param/held_parcel.h>
-#include <troupe/ps/param/held_slice.h>
+#include <troupe/ps/param/holdings.h>
 #include <troupe/ps/param/layer_counts.h>
-#include <troupe/ps/param/push_window.h>
 #include <troupe/ps/param/recorded_order.h>
 #include <troupe/ps/param/request_check.h>
 #include <troupe/ps/param/step_norm.h>
@@ -51,28 +49,9 @@ constexpr Step kMaxStepsAhead = 1'000'000;
 constexpr Sequence kLeastWindow = 64;
 Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
 
-bool same_placement(const Layout& a, const Layout& b) {
-  const auto same = [](const Parcel& x, const Parcel& y) {
-    return x.id == y.id && x.server == y.server && x.policy == y.policy && x.slices == y.slices;
-  };
-  return a.slices == b.slices && std::ranges::equal(a.parcels, b.parcels, same);
-}
-
-struct WorkerSlot {
-  Incarnation incarnation = 0;
-  PushWindow window;
-  uint64_t install_round = 0;
-};
-
-// The parcel that a slice travels in, and where in it.
-struct SlicePlace {
-  ParcelId parcel = 0;
-  size_t index = 0;
-};
-
 }  // namespace
 
-struct Shard::Impl {
+struct Shard::Impl : Holdings {
   ShardOptions options;
   std::shared_ptr<ShardStore> store;
   InitialState initial;
@@ -81,11 +60,6 @@ struct Shard::Impl {
 
   bool store_open = false, replaying_store = false, serving = false, fenced = false;
   Generation generation = 0;
-  std::shared_ptr<const Layout> layout;
-  std::vector<WorkerSlot> workers;
-  std::map<SliceId, HeldSlice> slices;
-  std::map<ParcelId, HeldParcel> parcels;
-  std::map<SliceId, SlicePlace> places;
   std::optional<Partial> partial;  // sent; its verdict is awaited
 
   LayerCounts counts;
@@ -185,24 +159,10 @@ struct Shard::Impl {
     settle_all();
   }
 
-  static Status check_membership(const Membership& m) {
-    if (!m.layout) return fail(ErrorKind::invalid, cat("membership ", m.generation, " has no layout"));
-    if (m.rebase && *m.rebase < 0) return fail(ErrorKind::invalid, cat("rebase to step ", *m.rebase));
-    return check_layout(*m.layout);
-  }
-
-  // Against what is here: clocks cannot be carried to other parcels, nor contributions to another step.
-  Status check_change(const Membership& m) const {
-    if (layout && !m.rebase && !same_placement(*layout, *m.layout))
-      return fail(ErrorKind::invalid,
-                  cat("membership ", m.generation, " changes the layout but says no step to go on from"));
-    if (m.rebase)
-      for (const auto& [id, p] : parcels)
-        if (!p.pending.empty())
-          return fail(ErrorKind::invalid,
-                      cat("membership ", m.generation, " rebases to step ", *m.rebase, " while parcel ", id, " holds ",
-                          p.pending.size(), " contributions to step ", p.version));
-    return {};
+  void adopt(const Membership& m) {
+    generation = m.generation;
+    if (m.rebase) partial.reset();
+    take_over(m, options.self.index, initial, *options.optimizer);
   }
 
   bool open_store(Generation by) {
@@ -224,58 +184,6 @@ struct Shard::Impl {
     else
       send_fault(cat("the store does not open: ", status.error().message));
     return false;
-  }
-
-  void adopt(const Membership& m) {
-    generation = m.generation;
-    const bool other_placement = !layout || !same_placement(*layout, *m.layout);
-    layout = m.layout;
-    if (other_placement) hold_layout();
-    seat(m.workers);
-    if (!m.rebase) return;
-    partial.reset();
-    for (auto& [id, p] : parcels) {
-      p.clock.rebase(*m.rebase);
-      p.version = *m.rebase;
-      p.previous.clear();
-    }
-  }
-
-  void hold_layout() {
-    auto before = std::exchange(slices, {});
-    for (const Slice& slice : layout->slices) {
-      if (slice.server != options.self.index) continue;
-      const auto kept = before.find(slice.id);
-      if (kept != before.end() && kept->second.slice() == slice)
-        slices.emplace(slice.id, std::move(kept->second));
-      else
-        slices.emplace(slice.id, HeldSlice(*layout, slice, initial(slice), *options.optimizer));
-    }
-    parcels.clear();
-    places.clear();
-    for (const Parcel& parcel : layout->parcels) {
-      if (parcel.server != options.self.index) continue;
-      parcels[parcel.id];
-      for (size_t i = 0; i < parcel.slices.size(); ++i) places[parcel.slices[i]] = {parcel.id, i};
-    }
-  }
-
-  // A new incarnation starts its sequence again and repeats its step: only its clocks stay.
-  void seat(const std::vector<Incarnation>& incarnations) {
-    workers.resize(incarnations.size());
-    for (auto& [id, p] : parcels) {
-      p.clock.resize(workers.size());
-      p.reads.resize(workers.size());
-      std::erase_if(p.waiting, [&](const auto& pull) { return pull.first >= workers.size(); });
-    }
-    for (WorkerId w = 0; w < workers.size(); ++w) {
-      const bool replaced = workers[w].incarnation != incarnations[w];
-      if (replaced) workers[w] = {incarnations[w]};
-      for (auto& [id, p] : parcels) {
-        p.clock.set_present(w, incarnations[w] != 0);
-        if (replaced) p.waiting.erase(w), p.reads[w] = {};
-      }
-    }
   }
 
   // ---- pushes ---------------------------------------------------------------------------------------------------
@@ -535,12 +443,6 @@ struct Shard::Impl {
       for (const SliceState& s : install.slices) slices.at(s.slice).install(s);
     }
     send(e.from, InstallAck{install.round});
-  }
-
-  std::vector<SliceState> state() const {
-    std::vector<SliceState> all;
-    for (const auto& [id, slice] : slices) all.push_back(slice.state());
-    return all;
   }
 
   void on_snapshot(const Envelope& e, const Snapshot& wanted) { send(e.from, SnapshotReply{wanted.round, state()}); }

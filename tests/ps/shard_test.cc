@@ -792,6 +792,18 @@ BOOST_AUTO_TEST_CASE(ARecordedOrderReproducesAnAsynchronousRunBitForBit) {
   BOOST_TEST((again.dump() == recorded.dump()));
 }
 
+BOOST_AUTO_TEST_CASE(ARepeatedReadIsRecordedOnceButThatOfARestartedWorkerAgain) {
+  ShardWorld world({kAsync});
+  world.run();
+  int reads = 0;
+  world.shard->on_event([&](const Shard::Event&) { ++reads; });
+  world.pull(0, 0, 0), world.pull(0, 0, 0);
+  BOOST_TEST(reads == 1);
+  world.restart_worker(0);
+  world.pull(0, 0, 0);
+  BOOST_TEST(reads == 2);
+}
+
 BOOST_AUTO_TEST_CASE(WhenARecordedOrderEndsNothingWaits) {
   ShardWorld world({kAsync});
   world.run();
