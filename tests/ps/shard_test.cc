@@ -554,6 +554,20 @@ BOOST_AUTO_TEST_CASE(APartialIsSaidAgainUnderANewGenerationAndByANewServer) {
   BOOST_TEST(world.value(0) == -4);
 }
 
+BOOST_AUTO_TEST_CASE(VerdictsComeBackFromTheStore) {
+  ShardWorld world({kSync});
+  world.options.needs_verdict = true;
+  world.run();
+  for (Step t : {0, 1, 2}) {
+    for (WorkerId w : {0, 1}) world.push(w, 0, t, 4);
+    world.verdict(t, t == 1, 0.5);
+  }
+  world.restart_server();
+  BOOST_TEST(world.value(0) == -4);
+  BOOST_TEST(world.shard->tick().empty());
+  BOOST_TEST(only<PullReply>(world.pull(0, 0, 3)).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(ANonFiniteGradientNamesLayerAndWorker) {
   for (float bad : {NAN, INFINITY, -INFINITY}) {
     ShardWorld world({kSync, kSync}, 3);
