@@ -313,6 +313,15 @@ BOOST_AUTO_TEST_CASE(ARepeatedStepLeavesNoHoleInTheWindowNotEvenAfterAServerRest
   BOOST_TEST(world.value(0) == -100);
 }
 
+BOOST_AUTO_TEST_CASE(ANewIncarnationCountsItsSequencesFromOne) {
+  ShardWorld world({kAsync});
+  world.run();
+  for (Step t : {0, 1}) world.push(0, 0, t);
+  world.restart_worker(0);
+  BOOST_TEST(only<PushAck>(world.push(0, 0, 2)).size() == 1u);
+  BOOST_TEST(world.value(0) == -3);
+}
+
 BOOST_AUTO_TEST_CASE(WaitingReadsOfAReplacedWorkerAreForgotten) {
   ShardWorld world({kSync});
   world.run();
@@ -461,6 +470,21 @@ BOOST_AUTO_TEST_CASE(AnImmediatePushIsWeighedAsConfigured) {
     world.push(1, 0, 0, 8, 4);
     BOOST_TEST(world.value(0) == c.after_two);
   }
+}
+
+BOOST_AUTO_TEST_CASE(TheReadsThatWeighPushesComeBackFromTheStore) {
+  ShardWorld world({kAsync});
+  world.options.scale = ImmediateScale::staleness;
+  world.run();
+  world.pull(1, 0, 0);
+  for (Step t : {0, 1}) world.pull(0, 0, t), world.push(0, 0, t);
+  world.push(1, 0, 0);  // two updates late: a third of its weight
+  world.pull(1, 0, 1);
+  world.pull(0, 0, 2), world.push(0, 0, 2);
+  world.restart_server();
+  BOOST_TEST(world.value(0) == -3 - 1.f / 3);
+  world.push(1, 0, 1);  // one update late: half
+  BOOST_TEST(world.value(0) == -3.5f - 1.f / 3);
 }
 
 BOOST_AUTO_TEST_CASE(AnImmediatePushIsClippedByItsWorkersScale) {
