@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <troupe/kernels/base/text.h>
 
@@ -212,8 +213,6 @@ void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
 }
 
 // ---- what is stored ----------------------------------------------------------------------------------------
-
-void Oracle::opened(ps::ServerId, ps::Generation) {}
 
 void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
   ReferenceServer& server = servers_[id];

@@ -30,7 +30,6 @@ class Oracle {
 
   /// What `envelope.from` says. Before the network: it may be lost.
   void said(const ps::Envelope& envelope);
-  void opened(ps::ServerId server, ps::Generation generation);
   void stored(ps::ServerId server, const ps::Envelope& event);
   /// A worker's source is to compute a step, or a test; `weights` by layer.
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
