@@ -553,10 +553,12 @@ std::set<Endpoint> CoordinatorCore::voters() const {
 }
 
 void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Partial& partial) {
+  if (envelope.generation != membership_.generation) return;  // said again under this one, if it still matters
   if (auto known = verdicts_.find(partial.step); known != verdicts_.end()) {
     send(out, envelope.from, known->second);
     return;
   }
+  if (!verdicts_.empty() && partial.step < verdicts_.begin()->first) return;  // everybody is long past it
   partials_[partial.step][envelope.from] = partial;
   decide(out, partial.step);
 }
