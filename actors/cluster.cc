@@ -21,10 +21,23 @@ class Cluster::Watch final : public RunObserver {
   void on_evaluation(const ps::EvaluationReport& r) override { if (next_) next_->on_evaluation(r); }
   void on_event(const std::string& e) override { if (next_) next_->on_event(e); }
   void on_finished(const ps::RunResult& result) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (result_) return;
+      result_ = std::make_unique<ps::RunResult>(result);
+    }
     if (next_) next_->on_finished(result);
     std::lock_guard lock(mutex_);
-    result_ = std::make_unique<ps::RunResult>(result);
+    heard_ = true;
     there_.notify_all();
+  }
+
+  /// Whoever waits must hear of a coordinator that a bug ended.
+  void coordinator_ended(const caf::error& reason) {
+    ps::RunResult result;
+    result.outcome = ps::Outcome::failed;
+    result.failure = "the coordinator ended: " + describe(reason);
+    on_finished(result);
   }
 
   const ps::RunResult* result() {
@@ -33,7 +46,7 @@ class Cluster::Watch final : public RunObserver {
   }
   const ps::RunResult& wait() {
     std::unique_lock lock(mutex_);
-    there_.wait(lock, [this] { return result_ != nullptr; });
+    there_.wait(lock, [this] { return heard_; });
     return *result_;
   }
 
@@ -42,6 +55,7 @@ class Cluster::Watch final : public RunObserver {
   std::mutex mutex_;
   std::condition_variable there_;
   std::unique_ptr<ps::RunResult> result_;
+  bool heard_ = false;  ///< by the caller's observer too
 };
 
 namespace {
@@ -168,6 +182,8 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
   };
   cluster->node_ = spawn_node(system, std::move(node));
   cluster->coordinator_ = spawn_coordinator(system, std::move(coordinator));
+  caf::actor_cast<caf::actor>(cluster->coordinator_)
+      ->attach_functor([watch = cluster->watch_](const caf::error& reason) { watch->coordinator_ended(reason); });
   return cluster;
 }
 

@@ -103,4 +103,10 @@ void end_on_exception(Self* self) {
   });
 }
 
+/// Why an actor ended: the text of the exception, where there was one.
+inline std::string describe(const caf::error& reason) {
+  const bool text = !reason.context().empty() && reason.context().match_element<std::string>(0);
+  return text ? reason.context().get_as<std::string>(0) : caf::to_string(reason);
+}
+
 }  // namespace troupe

@@ -44,9 +44,7 @@ void on_down(Self self, const caf::down_msg& down) {
   const ps::Endpoint who = found->second;
   self->state.watched.erase(found);
   if (!down.reason || down.reason == caf::exit_reason::normal) return;
-  const bool failed = down.reason.category() == caf::atom("system") && !down.reason.context().empty();
-  std::string text = failed ? down.reason.context().get_as<std::string>(0) : caf::to_string(down.reason);
-  self->state.unheard[who] = {who, text};
+  self->state.unheard[who] = {who, describe(down.reason)};
   say(self, self->state.unheard[who]);
 }
 

@@ -209,16 +209,14 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
 
 // After every event: deals what can be dealt and notices a boundary.
 void CoordinatorCore::settle(Effects& out) {
-  if (phase_ == Phase::running) {
+  while (phase_ == Phase::running) {
     grant_all(out);
-    if (drained()) {
-      phase_ = Phase::duties;
-      plan_duties();
-      begin_duty(out);
-    }
-  } else if (phase_ == Phase::duties) {
-    grant_all(out);
+    if (!drained()) return;
+    phase_ = Phase::duties;
+    plan_duties();
+    begin_duty(out);
   }
+  if (phase_ == Phase::duties) grant_all(out);
 }
 
 void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkRequest& request) {
@@ -494,6 +492,7 @@ CoordinatorCore::Effects CoordinatorCore::checkpoint_written(const Status& statu
     out.events.push_back("a checkpoint was not written: " + status.error().message + "; training goes on");
   }
   if (phase_ == Phase::duties && duties_.front() == Duty::await_writes && writing_ == 0) next_duty(out);
+  settle(out);
   return out;
 }
 

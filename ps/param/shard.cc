@@ -46,6 +46,11 @@ namespace {
 // A worker's step may be this far ahead of its clock (it joined late); more is a broken peer.
 constexpr Step kMaxStepsAhead = 1'000'000;
 
+// A worker has one push a parcel under way and is at most a step ahead with the others, so that its sequences span
+// twice the parcels. Twice that is room enough; the least keeps small layouts simple to test.
+constexpr Sequence kLeastWindow = 64;
+Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
+
 bool same_placement(const Layout& a, const Layout& b) {
   const auto same = [](const Parcel& x, const Parcel& y) {
     return x.id == y.id && x.server == y.server && x.policy == y.policy && x.slices == y.slices;
@@ -279,9 +284,10 @@ struct Shard::Impl {
     const WorkerId worker = e.from.index;
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
-    const auto place = workers[worker].window.place(push.sequence);
+    const Sequence width = window_width(parcels.size());
+    const auto place = workers[worker].window.place(push.sequence, width);
     if (place == PushWindow::Place::beyond)
-      return refuse_malformed(cat("sequence ", push.sequence, " is more than ", PushWindow::kWidth, " above ",
+      return refuse_malformed(cat("sequence ", push.sequence, " is more than ", width, " above ",
                                   workers[worker].window.high_water()));
     if (push.step < owed) return on_repeated(e, push, place);
     if (place == PushWindow::Place::taken)
@@ -312,6 +318,7 @@ struct Shard::Impl {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(push.parcel);
     workers[worker].window.take(push.sequence);
+    const Step slowest = p.clock.slowest();
     p.clock.advance(worker, push.step + 1);
     acknowledge(e, push);
     if (layout->parcels[push.parcel].policy.aggregates()) {
@@ -321,7 +328,7 @@ struct Shard::Impl {
     } else {
       apply_at_once(worker, push, p);
       happened({Event::Kind::push, worker, push.parcel, push.step});
-      answer_waiting(push.parcel, p);
+      if (p.clock.slowest() != slowest) answer_waiting(push.parcel, p);
     }
   }
 
@@ -404,7 +411,7 @@ struct Shard::Impl {
       for (const auto& [worker, c] : p.pending)
         if (!c.finite && !flagged) flagged = worker;
     }
-    if (flagged) blame(cat("a layer of another server, worker ", *flagged));
+    if (flagged) blame(cat("worker ", *flagged));
     return result;
   }
 
@@ -454,24 +461,19 @@ struct Shard::Impl {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(pull.parcel);
     const Policy& policy = layout->parcels[pull.parcel].policy;
-    if (policy.aggregates() && pull.step < p.version && !(pull.step == p.version - 1 && !p.previous.empty()))
-      return on_gone(e, pull, p);
+    const Step oldest = p.version - (p.previous.empty() ? 0 : 1);
+    // What a restarted worker repeats of a step that counts already has no effect, so any version will do.
+    if (policy.aggregates() && pull.step < oldest && pull.step >= p.clock.at(worker))
+      return refuse(e, Refused::Reason::malformed, cat("parcel ", pull.parcel, " is at version ", p.version, "; step ",
+                                                       pull.step, " is gone"));
     if (pull.step - p.clock.at(worker) > kMaxStepsAhead && policy.mode != Mode::all_reduce)
       return refuse(e, Refused::Reason::malformed, cat("step ", pull.step, ", clock ", p.clock.at(worker)));
     const Event event{Event::Kind::pull, worker, pull.parcel, pull.step};
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (may_read(policy, pull.step, p.version, p.clock)) return answer(e, pull, p);
     const auto waiting = p.waiting.try_emplace(worker, e).first;
-    if (std::get<Pull>(waiting->second.body).step <= pull.step) waiting->second = e;
-  }
-
-  // A worker asks for a step that it has finished: a copy of an old request that nobody waits for.
-  void on_gone(const Envelope& e, const Pull& pull, const HeldParcel& p) {
-    if (pull.step < p.clock.at(e.from.index))
-      ++duplicates_dropped;
-    else
-      refuse(e, Refused::Reason::malformed, cat("parcel ", pull.parcel, " is at version ", p.version, "; step ", pull.step,
-                                                " is gone"));
+    const Pull& before = std::get<Pull>(waiting->second.body);
+    if (std::pair(before.step, before.ticket) < std::pair(pull.step, pull.ticket)) waiting->second = e;
   }
 
   void answer(const Envelope& e, const Pull& pull, HeldParcel& p) {
@@ -479,7 +481,7 @@ struct Shard::Impl {
     if (policy.immediate() && options.scale == ImmediateScale::staleness && !promise(generation, e)) return;
     PullReply reply{pull.parcel, pull.step, pull.ticket};
     reply.lag = lag(policy, pull.step, p.version, p.clock);
-    const bool one_back = policy.aggregates() && pull.step < p.version;
+    const bool one_back = policy.aggregates() && pull.step < p.version && !p.previous.empty();
     const auto& ids = layout->parcels[pull.parcel].slices;
     for (size_t i = 0; i < ids.size(); ++i) {
       const HeldSlice& slice = slices.at(ids[i]);

@@ -5,21 +5,38 @@
 
 namespace troupe::ps {
 
-void VectorClock::advance(WorkerId worker, Step step) { steps_[worker] = std::max(steps_[worker], step); }
-
-void VectorClock::rebase(Step step) { std::ranges::fill(steps_, step); }
-
-void VectorClock::resize(size_t workers) {
-  const bool nobody = std::ranges::find(present_, true) == present_.end();
-  steps_.resize(workers, nobody ? 0 : slowest());
-  present_.resize(workers, true);
+void VectorClock::set_present(WorkerId worker, bool present) {
+  if (present_[worker] == present) return;
+  present_[worker] = present;
+  find_slowest();
 }
 
-Step VectorClock::slowest() const {
-  Step slowest = std::numeric_limits<Step>::max();
+void VectorClock::advance(WorkerId worker, Step step) {
+  const Step before = steps_[worker];
+  if (step <= before) return;
+  steps_[worker] = step;
+  if (present_[worker] && before == slowest_ && --at_slowest_ == 0) find_slowest();
+}
+
+void VectorClock::rebase(Step step) {
+  std::ranges::fill(steps_, step);
+  find_slowest();
+}
+
+void VectorClock::resize(size_t workers) {
+  const bool nobody = at_slowest_ == 0;
+  steps_.resize(workers, nobody ? 0 : slowest_);
+  present_.resize(workers, true);
+  find_slowest();
+}
+
+void VectorClock::find_slowest() {
+  slowest_ = std::numeric_limits<Step>::max();
   for (size_t worker = 0; worker < steps_.size(); ++worker)
-    if (present_[worker]) slowest = std::min(slowest, steps_[worker]);
-  return slowest;
+    if (present_[worker]) slowest_ = std::min(slowest_, steps_[worker]);
+  at_slowest_ = 0;
+  for (size_t worker = 0; worker < steps_.size(); ++worker)
+    at_slowest_ += present_[worker] && steps_[worker] == slowest_;
 }
 
 }  // namespace troupe::ps

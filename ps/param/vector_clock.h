@@ -10,12 +10,14 @@ namespace troupe::ps {
 /// Empty slots do not count.
 class VectorClock {
  public:
-  explicit VectorClock(size_t workers = 0, Step start = 0) : steps_(workers, start), present_(workers, true) {}
+  explicit VectorClock(size_t workers = 0, Step start = 0) : steps_(workers, start), present_(workers, true) {
+    find_slowest();
+  }
 
   size_t size() const { return steps_.size(); }
   Step at(WorkerId worker) const { return steps_[worker]; }
   bool present(WorkerId worker) const { return present_[worker]; }
-  void set_present(WorkerId worker, bool present) { present_[worker] = present; }
+  void set_present(WorkerId worker, bool present);
   /// Worker has contributed all steps before `step`.
   void advance(WorkerId worker, Step step);
   /// All clocks continue from `step`.
@@ -24,11 +26,15 @@ class VectorClock {
   /// further than it does.
   void resize(size_t workers);
   /// The slowest worker present; the largest Step when nobody is.
-  Step slowest() const;
+  Step slowest() const { return slowest_; }
 
  private:
+  void find_slowest();
+
   std::vector<Step> steps_;
   std::vector<bool> present_;
+  Step slowest_ = 0;
+  size_t at_slowest_ = 0;  // how many are there: with a thousand workers the minimum is not sought at every step
 };
 
 }  // namespace troupe::ps

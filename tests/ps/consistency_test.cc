@@ -1,8 +1,10 @@
 #include <boost/test/unit_test.hpp>
 #include <limits>
 
+#include <troupe/kernels/base/random.h>
 #include <troupe/ps/param/consistency.h>
 
+using namespace troupe;
 using namespace troupe::ps;
 
 BOOST_AUTO_TEST_SUITE(consistency)
@@ -80,6 +82,21 @@ BOOST_AUTO_TEST_CASE(AClockNeverRunsBackwardsButCanBeRebased) {
   clock.rebase(4);
   BOOST_TEST(clock.at(0) == 4);
   BOOST_TEST(clock.at(1) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(TheSlowestIsTheMinimumOfThosePresentWhateverHappens) {
+  Random random(3);
+  VectorClock clock(5);
+  for (int i = 0; i < 5000; ++i) {
+    const auto worker = static_cast<WorkerId>(random.below(clock.size()));
+    if (random.chance(0.01)) clock.resize(3 + random.below(5));
+    else if (random.chance(0.1)) clock.set_present(worker, random.chance(0.7));
+    else clock.advance(worker, clock.at(worker) + static_cast<Step>(random.below(3)));
+    Step slowest = std::numeric_limits<Step>::max();
+    for (WorkerId w = 0; w < clock.size(); ++w)
+      if (clock.present(w)) slowest = std::min(slowest, clock.at(w));
+    BOOST_REQUIRE(clock.slowest() == slowest);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

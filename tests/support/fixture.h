@@ -41,7 +41,7 @@ inline Tensor parse_tensor(std::istringstream& words) {
 
 /// All cases of tests/fixtures/`path`, by name.
 inline std::map<std::string, FixtureCase> load_fixture(const std::string& path) {
-  std::ifstream file(std::string(TROUPE_FIXTURES) + "/" + path);
+  std::ifstream file(cat(TROUPE_FIXTURES, "/", path));
   TROUPE_CHECK(file.good(), "cannot read ", path);
   std::map<std::string, FixtureCase> cases;
   FixtureCase* current = nullptr;

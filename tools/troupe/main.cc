@@ -17,13 +17,14 @@ Examples:
   troupe train configs/fashion_mnist.toml --set train.epochs=1
   troupe check configs/fashion_mnist.toml
   troupe config --explain optimizer
+  troupe ckpt verify runs/fashion-mnist-20261130-112906
 
 Where a setting's value comes from, later ones win: its default, the config file, the environment
 (TROUPE_TRAIN__EPOCHS=3), the command line (--set train.epochs=3).
 
 Exit codes:
   0    done
-  1    the run began and failed
+  1    the run began and failed, or a checkpoint is damaged
   2    the command line, the config, the data or the machine is not right; nothing was begun
   130  interrupted by Ctrl-C, after a checkpoint
 )";
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
   int exit_code = kOk;
   add_check(app, exit_code);
   add_config(app, exit_code);
+  add_ckpt(app, exit_code);
   if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
     std::cerr << "error: " << *unknown << std::endl;
     return kBadUsage;
