@@ -155,7 +155,8 @@ struct Verdict {
 
 // ---- checkpoints and homes --------------------------------------------------------------------------------
 
-/// Taken between steps, when no push is in flight. Idempotent by round.
+/// Taken between steps, when no push is in flight; a server that still waits for a verdict answers when it has
+/// come. Idempotent by round.
 struct Snapshot {
   uint64_t round = 0;
 };

@@ -391,7 +391,9 @@ void CoordinatorCore::plan_duties() {
   const bool home = layout().any(Mode::all_reduce) && (checkpoint || change);
   if (home) duties_.push_back(Duty::upload);
   if (evaluate && options_.test_samples > 0) duties_.push_back(Duty::evaluate);
+  const bool verdicts = options_.clip_norm > 0 || options_.skip_non_finite;
   if (checkpoint) duties_.push_back(Duty::snapshot);
+  else if (change && !final && verdicts) duties_.push_back(Duty::settle);
   if (final) {
     duties_.insert(duties_.end(), {Duty::await_writes, Duty::statistics, Duty::finish});
   } else if (change) {
@@ -426,6 +428,7 @@ void CoordinatorCore::begin_duty(Effects& out) {
     case Duty::evaluate:
       start_evaluation();
       break;
+    case Duty::settle:
     case Duty::snapshot:
       snapshots_.clear();
       send_servers(out, Snapshot{++round_});
@@ -464,9 +467,13 @@ void CoordinatorCore::start_evaluation() {
 }
 
 void CoordinatorCore::on(Effects& out, const Envelope& envelope, const SnapshotReply& reply) {
-  if (duties_.empty() || duties_.front() != Duty::snapshot || reply.round != round_) return;
+  if (!awaits_snapshots() || reply.round != round_) return;
   snapshots_[envelope.from.index] = reply;
   if (snapshots_.size() < membership_.servers.size()) return;
+  if (duties_.front() == Duty::settle) {
+    next_duty(out);
+    return;
+  }
   CheckpointRequest request;
   request.dealer = dealer_.state();
   request.step = request.dealer.step;
@@ -552,10 +559,12 @@ std::set<Endpoint> CoordinatorCore::voters() const {
 }
 
 void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Partial& partial) {
+  if (envelope.generation != membership_.generation) return;  // said again under this one, if it still matters
   if (auto known = verdicts_.find(partial.step); known != verdicts_.end()) {
     send(out, envelope.from, known->second);
     return;
   }
+  if (!verdicts_.empty() && partial.step < verdicts_.begin()->first) return;  // everybody is long past it
   partials_[partial.step][envelope.from] = partial;
   decide(out, partial.step);
 }
@@ -654,7 +663,7 @@ CoordinatorCore::Effects CoordinatorCore::tick() {
 void CoordinatorCore::repeat_requests(Effects& out) const {
   if (duties_.empty()) return;
   for (ServerId s = 0; s < membership_.servers.size(); ++s) {
-    if (duties_.front() == Duty::snapshot && !snapshots_.count(s)) send(out, server(s), Snapshot{round_});
+    if (awaits_snapshots() && !snapshots_.count(s)) send(out, server(s), Snapshot{round_});
     if (duties_.front() == Duty::statistics && !statistics_.count(s)) send(out, server(s), StatsRequest{round_});
   }
 }

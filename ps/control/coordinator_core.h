@@ -57,7 +57,8 @@ struct CheckpointRequest {
 ///      +-------------------------------------------- change -------------------+  statistics, finish -> ended
 ///
 /// Running, a worker that asks for work is dealt the next piece unless that lies beyond the next boundary;
-/// then it is parked. When all are parked and nothing is outstanding, no push is in flight anywhere.
+/// then it is parked. When all are parked and nothing is outstanding, no push is in flight anywhere. Servers may
+/// still wait for the last step's verdict: a snapshot waits for it, and so does a change (`settle`).
 class CoordinatorCore {
  public:
   struct Effects {
@@ -100,7 +101,7 @@ class CoordinatorCore {
 
  private:
   enum class Phase : uint8_t { joining, running, duties, ended };
-  enum class Duty : uint8_t { upload, evaluate, snapshot, change, await_writes, statistics, finish };
+  enum class Duty : uint8_t { upload, evaluate, settle, snapshot, change, await_writes, statistics, finish };
   struct Slot {
     uint64_t granted = 0;                   ///< last number answered
     std::map<uint64_t, Work> outstanding;   ///< by number
@@ -136,6 +137,9 @@ class CoordinatorCore {
   bool beyond_boundary(const Deal& deal) const;
   bool catches_up() const;
   int64_t dealer_epoch() const;
+  bool awaits_snapshots() const {
+    return !duties_.empty() && (duties_.front() == Duty::snapshot || duties_.front() == Duty::settle);
+  }
   void repeat_requests(Effects& out) const;
   Step furthest() const;
   bool finished_dealing() const;

@@ -392,16 +392,18 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   if (early_verdict_ && early_verdict_->step == step) {
     const Verdict verdict = *early_verdict_;
     on(out, verdict);
-  } else if (lowest()) {
+  } else {
+    // All have the same sums and one of them is enough; the others say theirs when no verdict comes.
     partial_ = Partial{step, reduced_squares_, reduced_finite_, reduced_finite_ ? "" : "an all_reduce layer"};
-    to_coordinator(out, *partial_);
+    if (lowest()) to_coordinator(out, *partial_);
   }
   return out;
 }
 
 void WorkerCore::on(Effects& out, const Verdict& verdict) {
   if (verdict.step != reduce_work_.step || !all_reduced()) {
-    early_verdict_ = verdict;  // this worker's last reduction is still under way
+    // This worker's last reduction is still under way, or it is an old one's copy.
+    if (!early_verdict_ || early_verdict_->step < verdict.step) early_verdict_ = verdict;
     return;
   }
   partial_.reset();

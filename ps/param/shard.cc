@@ -61,6 +61,7 @@ struct Shard::Impl : Holdings {
   bool store_open = false, replaying_store = false, serving = false, fenced = false;
   Generation generation = 0;
   std::optional<Partial> partial;  // sent; its verdict is awaited
+  std::optional<uint64_t> snapshot_wanted;  // its round
 
   LayerCounts counts;
   int64_t duplicates_dropped = 0, refused = 0, skipped_steps = 0;
@@ -113,6 +114,7 @@ struct Shard::Impl : Holdings {
       if (!ready) break;
       dispatch(*ready);
     }
+    if (snapshot_wanted && !in_a_step()) give_snapshot();
   }
 
   void dispatch(const Envelope& e) {
@@ -445,7 +447,14 @@ struct Shard::Impl : Holdings {
     send(e.from, InstallAck{install.round});
   }
 
-  void on_snapshot(const Envelope& e, const Snapshot& wanted) { send(e.from, SnapshotReply{wanted.round, state()}); }
+  // Every push of a step may be acknowledged while its verdict is still on its way: then the snapshot waits.
+  void on_snapshot(const Envelope&, const Snapshot& wanted) { snapshot_wanted = wanted.round; }
+
+  bool in_a_step() const {
+    return std::ranges::any_of(parcels, [](const auto& held) { return !held.second.pending.empty(); });
+  }
+
+  void give_snapshot() { send(options.coordinator, SnapshotReply{*std::exchange(snapshot_wanted, {}), state()}); }
 
   void on_stats(const Envelope& e, const StatsRequest& wanted) {
     send(e.from, StatsReply{wanted.round, counts.all(), duplicates_dropped, refused, skipped_steps});

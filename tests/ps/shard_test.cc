@@ -542,6 +542,18 @@ BOOST_AUTO_TEST_CASE(AStepWaitsForItsVerdictOnceAllSyncParcelsAreComplete) {
   BOOST_TEST(world.shard->tick().empty());
 }
 
+BOOST_AUTO_TEST_CASE(ASnapshotIsGivenOnceTheVerdictOnTheLastStepHasCome) {
+  ShardWorld world({kSync});
+  world.options.needs_verdict = true;
+  world.run();
+  for (WorkerId w : {0, 1}) world.push(w, 0, 0, 4);
+  BOOST_TEST(world.shard->handle(world.from_coordinator(Snapshot{7})).empty());
+  const auto replies = only<SnapshotReply>(world.verdict(0));
+  BOOST_REQUIRE(replies.size() == 1u);
+  BOOST_TEST(replies[0].round == 7u);
+  BOOST_TEST(replies[0].slices.at(0).values.data<float>()[0] == -4);
+}
+
 BOOST_AUTO_TEST_CASE(ASkippedStepAdvancesTheVersionWithoutAnUpdate) {
   ShardWorld world({kSync});
   world.options.needs_verdict = true;

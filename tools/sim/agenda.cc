@@ -91,7 +91,7 @@ std::function<std::unique_ptr<AllReducer>(uint32_t)> make_simulated_all_reduce(A
                                                                                size_t ranks, int64_t max_us) {
   auto group = std::make_shared<Group>();
   group->asks.resize(ranks);
-  group->lines.assign(ranks, Line{agenda, random, max_us});
+  group->lines = std::vector<Line>(ranks, Line{agenda, random, max_us});
   return [group](uint32_t rank) { return std::make_unique<SimulatedAllReducer>(group, rank); };
 }
 

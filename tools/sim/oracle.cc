@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <troupe/kernels/base/text.h>
 
@@ -44,6 +45,7 @@ void Oracle::said(const ps::Envelope& e) {
   else if (const auto* ack = std::get_if<ps::PushAck>(&e.body)) on(e, *ack);
   else if (const auto* reply = std::get_if<ps::PullReply>(&e.body)) on(e, *reply);
   else if (const auto* snapshot = std::get_if<ps::SnapshotReply>(&e.body)) on(e, *snapshot);
+  else if (const auto* asked = std::get_if<ps::Snapshot>(&e.body)) on(e, *asked);
   else if (const auto* work = std::get_if<ps::Work>(&e.body)) on(e, *work);
   else if (const auto* done = std::get_if<ps::WorkDone>(&e.body)) on(e, *done);
   else if (const auto* done_ack = std::get_if<ps::WorkDoneAck>(&e.body)) on(e, *done_ack);
@@ -88,8 +90,9 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDoneAck& ack) {
   found->second.done = true;
   const ps::Work& work = found->second.work;
   if (work.kind != ps::Work::Kind::train) return;
-  if (!completed_.try_emplace({e.to.index, work.step}, work.range).second)
-    violated("samples", cat("step ", work.step, " of worker ", e.to.index, " is completed twice"));
+  if (!completed_.insert({e.to.index, work.step}).second)
+    return violated("samples", cat("step ", work.step, " of worker ", e.to.index, " is completed twice"));
+  ranges_.push_back(work.range);
 }
 
 std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
@@ -212,8 +215,6 @@ void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
 }
 
 // ---- what is stored ----------------------------------------------------------------------------------------
-
-void Oracle::opened(ps::ServerId, ps::Generation) {}
 
 void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
   ReferenceServer& server = servers_[id];
@@ -452,44 +453,62 @@ void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
 
 // ---- checkpoints and the end -------------------------------------------------------------------------------
 
+void Oracle::on(const ps::Envelope&, const ps::Snapshot& snapshot) {
+  if (!cuts_.empty() && cuts_.back().round >= snapshot.round) return;
+  Cut cut{snapshot.round, ranges_.size(), {}};
+  for (ReferenceServer& server : servers_)
+    for (auto& [id, s] : server.slices) {
+      if (server.policy(s.slice()).mode == Mode::all_reduce) reduce(s, last_step_ + 1);
+      cut.slices[id] = {s.current(), s.updates()};
+    }
+  cuts_.push_back(std::move(cut));
+}
+
 void Oracle::checkpointed(const ps::CheckpointRequest& request) {
-  const ps::Step step = request.step;
-  if (request.slices.size() != request.layout->slices.size())
-    return violated("checkpoint", cat("it holds ", request.slices.size(), " slices of ", request.layout->slices.size()));
-  for (const ps::SliceState& state : request.slices) {
-    ReferenceSlice& s = slice(state.slice);
-    if (request.layout->policies[s.slice().layer].mode == Mode::all_reduce) reduce(s, step);
-    if (const std::string d = difference(state.values.span<float>(), s.before(step)); !d.empty())
-      violated("checkpoint", cat("at step ", step, " slice ", state.slice, ", ", d));
-    if (state.updates != s.updates_before(step))
-      violated("checkpoint", cat("at step ", step, " slice ", state.slice, " has ", state.updates,
-                                 " updates, should be ", s.updates_before(step)));
+  std::string difference = "nobody was asked for a snapshot";
+  for (; !cuts_.empty(); cuts_.pop_front()) {
+    difference = difference_from(cuts_.front(), request);
+    if (difference.empty()) break;
   }
-  check_samples(request.dealer, step);
+  if (!difference.empty())
+    return violated("checkpoint", cat("the one of step ", request.step, " is that of no step boundary: ", difference));
   last_checkpoint_ = request.dealer;
 }
 
-/// Exactly the samples that `state` calls done were completed by steps before `before`.
-void Oracle::check_samples(const ps::DealerState& state, ps::Step before) {
+std::string Oracle::difference_from(const Cut& cut, const ps::CheckpointRequest& request) const {
+  if (request.slices.size() != cut.slices.size())
+    return cat(request.slices.size(), " slices of ", cut.slices.size());
+  for (const ps::SliceState& state : request.slices) {
+    const auto& [values, updates] = cut.slices.at(state.slice);
+    if (const std::string d = difference(state.values.span<float>(), values); !d.empty())
+      return cat("slice ", state.slice, ", ", d);
+    if (state.updates != updates) return cat("slice ", state.slice, " has ", state.updates, " updates, should be ", updates);
+  }
+  return check_samples(request.dealer, cut.ranges);
+}
+
+/// Exactly the samples that `state` calls done are the first `ranges` completed.
+std::string Oracle::check_samples(const ps::DealerState& state, size_t ranges) const {
   std::vector<std::vector<int>> times(static_cast<size_t>(state.epoch) + 1);
   for (auto& epoch : times) epoch.assign(static_cast<size_t>(state.train_samples), 0);
-  for (const auto& [key, range] : completed_) {
-    if (key.second >= before || range.count == 0) continue;
-    if (range.epoch > state.epoch)
-      return violated("samples", cat("at step ", before, " epoch ", range.epoch, " has begun, the state says ", state.epoch));
+  const auto count = [&](const ps::SampleRange& range) {
     for (int64_t i = range.begin; i < range.begin + range.count; ++i)
       ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+  };
+  for (size_t i = 0; i < ranges; ++i) {
+    if (ranges_[i].count > 0 && ranges_[i].epoch > state.epoch)
+      return cat("epoch ", ranges_[i].epoch, " has begun, its state says ", state.epoch);
+    if (ranges_[i].count > 0) count(ranges_[i]);
   }
-  for (const ps::SampleRange& range : state.returned)
-    for (int64_t i = range.begin; i < range.begin + range.count; ++i)
-      ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+  std::ranges::for_each(state.returned, count);
   for (size_t epoch = 0; epoch < times.size(); ++epoch)
     for (size_t i = 0; i < times[epoch].size(); ++i) {
       const bool dealt = static_cast<int64_t>(epoch) < state.epoch || static_cast<int64_t>(i) < state.begin;
       if (times[epoch][i] != dealt)
-        return violated("samples", cat("at step ", before, " sample ", i, " of epoch ", epoch, " was completed ",
-                                       times[epoch][i], " times, should be ", int(dealt)));
+        return cat("sample ", i, " of epoch ", epoch, " was completed or returned ", times[epoch][i],
+                   " times, should be ", int(dealt));
     }
+  return {};
 }
 
 void Oracle::finished(const ps::RunResult& result, bool stopped) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,7 +23,7 @@ namespace troupe::sim {
 ///   sync-step      a step holds one contribution of every worker, and the group's one verdict
 ///   samples        every sample of every epoch is completed once, up to where the run ended
 ///   superseded     nothing is stored by, or on behalf of, an incarnation that was replaced
-///   checkpoint     a checkpoint is everything before its step and nothing after
+///   checkpoint     a checkpoint is everything at one step boundary and nothing after
 ///   end            the run ends as it should, in time, and no actor fails of itself
 class Oracle {
  public:
@@ -30,7 +31,6 @@ class Oracle {
 
   /// What `envelope.from` says. Before the network: it may be lost.
   void said(const ps::Envelope& envelope);
-  void opened(ps::ServerId server, ps::Generation generation);
   void stored(ps::ServerId server, const ps::Envelope& event);
   /// A worker's source is to compute a step, or a test; `weights` by layer.
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
@@ -48,6 +48,12 @@ class Oracle {
     std::shared_ptr<const ps::Layout> layout;
     bool done = false;
   };
+  /// Everything as it was when servers were first asked for a snapshot.
+  struct Cut {
+    uint64_t round = 0;
+    size_t ranges = 0;  ///< completed
+    std::map<ps::SliceId, std::pair<std::vector<double>, int64_t>> slices;  ///< values, updates
+  };
   using WorkerStep = std::pair<ps::WorkerId, ps::Step>;
 
   void on(const ps::Envelope& envelope, const ps::Push& push);
@@ -58,6 +64,7 @@ class Oracle {
   void on(const ps::Envelope& envelope, const ps::WorkDone& done);
   void on(const ps::Envelope& envelope, const ps::WorkDoneAck& ack);
   void on(const ps::Envelope& envelope, const ps::Verdict& verdict);
+  void on(const ps::Envelope& envelope, const ps::Snapshot& snapshot);
 
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Membership& membership);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push);
@@ -75,7 +82,8 @@ class Oracle {
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
   void check_verdict(const ps::Verdict& verdict);
   void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
-  void check_samples(const ps::DealerState& state, ps::Step before);
+  std::string difference_from(const Cut& cut, const ps::CheckpointRequest& request) const;
+  std::string check_samples(const ps::DealerState& state, size_t ranges) const;
 
   std::vector<uint32_t> samples_of(const ps::Work& work) const;
   size_t non_finite(ps::WorkerId worker, ps::Step step) const;
@@ -94,7 +102,9 @@ class Oracle {
   std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;      ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;
   std::map<uint64_t, WorkerStep> seeds_;                          ///< Batch::seed
-  std::map<WorkerStep, ps::SampleRange> completed_;
+  std::set<WorkerStep> completed_;
+  std::vector<ps::SampleRange> ranges_;                           ///< completed, in order
+  std::deque<Cut> cuts_;                                          ///< no checkpoint has been taken for a newer one
   std::map<ps::Step, ps::Verdict> verdicts_;
   std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;     ///< slowest clock by hash of values read
   ps::Step last_step_ = -1;                                       ///< dealt

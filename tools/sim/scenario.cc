@@ -171,7 +171,7 @@ Scenario make_scenario(uint64_t seed) {
   c.evaluate_every_epochs = random.chance(0.4) ? 1 : 0;
   c.test_samples = random.chance(0.7) ? between(random, 1, 6) : 0;
   if (random.chance(0.25)) {
-    for (Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8); step += between(random, 1, 4))
+    for (ps::Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8); step += between(random, 1, 4))
       c.changes.push_back({step, draw_rules(random, c.layers, all_reduce)});
   }
   if (random.chance(0.2)) c.clip_norm = one_of(random, std::vector<double>{1, 4, 16});

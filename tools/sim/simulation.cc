@@ -1,6 +1,9 @@
 #include "simulation.h"
 
 #include <deque>
+#include <limits>
+
+#include <caf/scheduler/test_coordinator.hpp>
 
 #include <troupe/actors/cluster.h>
 #include <troupe/kernels/base/random.h>
@@ -135,7 +138,8 @@ class Simulation {
   // ---- what the network hears ------------------------------------------------------------------------------
 
   void attach(const Endpoint& endpoint, ps::Transport::Sink sink) {
-    attached_[endpoint] = caf::actor_cast<caf::strong_actor_ptr>(running_);
+    // Whoever spawns an actor attaches it next: it is the newest job.
+    attached_[endpoint] = caf::actor_cast<caf::strong_actor_ptr>(&dynamic_cast<caf::scheduled_actor&>(*scheduler_->jobs.back()));
     note([&] { return cat(endpoint, " begins"); });
     wire_.attach(endpoint, std::move(sink));
   }
@@ -220,9 +224,7 @@ class Simulation {
     auto& jobs = scheduler_->jobs;
     if (!jobs.empty() && !random_.chance(scenario_.impatience)) {
       std::swap(jobs.front(), jobs[random_.below(jobs.size())]);
-      running_ = dynamic_cast<caf::scheduled_actor*>(jobs.front());
       scheduler_->try_run_once();
-      running_ = nullptr;
       return;
     }
     advance();
@@ -307,7 +309,8 @@ class Simulation {
     detach(*who);
     dead_.insert(*who);
     replaced(*who);
-    caf::anon_send_exit(victim, caf::make_error(caf::sec::runtime_error, std::string(kCrash)));
+    const caf::error why = caf::make_error(caf::sec::runtime_error, std::string(kCrash));
+    victim->enqueue(nullptr, caf::make_message_id(), caf::make_message(caf::exit_msg{caf::actor_addr{}, why}), nullptr);
   }
 
   /// The coordinator hears that `who` has ended, until it says that it has heard; `who` lives on.
@@ -370,7 +373,6 @@ class Simulation {
   caf::scheduler::test_coordinator* scheduler_ = nullptr;
   caf::actor_clock::time_point start_;
   std::unique_ptr<Cluster> cluster_;
-  caf::scheduled_actor* running_ = nullptr;
   std::map<Endpoint, caf::strong_actor_ptr> attached_;
   std::set<Endpoint> dead_, replaced_, zombies_;
 
