@@ -159,6 +159,8 @@ void run(Self self, const ps::Reduce& task) {
   self->state.all_reducer->all_reduce(
       task.gradient, [task, report = reporter(self)](Status status, Tensor sum) {
         if (!status) {
+          // Cancelled: another worker of the group ended, and the coordinator hears of that one.
+          if (status.error().kind == ErrorKind::cancelled) return;
           report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
                                 status.error().message)});
           return;
