@@ -48,6 +48,7 @@ struct ControlHandler {
   Self self;
   ps::CoordinatorCore& core() const { return *self->state.parts.core; }
 
+  void operator()(const StartRun&) const { carry(self, core().start()); }
   void operator()(const CheckpointDone& done) const { carry(self, core().checkpoint_written(done.status)); }
   void operator()(const StopRun&) const { carry(self, core().stop()); }
   void operator()(const ChangePolicies& change) const {
@@ -60,7 +61,6 @@ struct ControlHandler {
 CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
   self->state.parts = std::move(*parts);
   end_on_exception(self);
-  carry(self, self->state.parts.core->start());
   tick_every(self, self->state.parts.retry_interval);
   return {
       [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.parts.core->handle(*envelope)); },
@@ -79,6 +79,7 @@ CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts p
   const std::shared_ptr<ps::Transport> transport = parts.transport;
   const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
   attach(actor, self, *transport);
+  caf::anon_send(actor, std::make_shared<const Control>(StartRun{}));  // it can be answered now
   return actor;
 }
 

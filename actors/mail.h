@@ -54,11 +54,12 @@ using TaskDonePtr = std::shared_ptr<const TaskDone>;
 struct CheckpointDone {
   Status status;
 };
+struct StartRun {};
 struct StopRun {};
 struct ChangePolicies {
   std::vector<ps::UpdateRule> rules;
 };
-using Control = std::variant<CheckpointDone, StopRun, ChangePolicies>;
+using Control = std::variant<StartRun, CheckpointDone, StopRun, ChangePolicies>;
 using ControlPtr = std::shared_ptr<const Control>;
 
 }  // namespace troupe

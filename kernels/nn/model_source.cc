@@ -11,21 +11,17 @@ namespace {
 constexpr size_t kEvaluationBatch = 250;
 
 void check_fit(const Model& model, const Dataset& data) {
-  TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ",
-               model.input_shape(), ", the data's are ", data.sample_shape());
-  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(),
-               " for ", data.classes(), " classes");
+  TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ", model.input_shape(),
+               ", the data's are ", data.sample_shape());
+  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(), " for ",
+               data.classes(), " classes");
 }
 
 }  // namespace
 
 ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
                          std::shared_ptr<const Dataset> test, int threads, const ops::Ops& ops)
-    : model_(std::move(model)),
-      train_(std::move(train)),
-      test_(std::move(test)),
-      ops_(ops),
-      stream_({}, threads) {
+    : model_(std::move(model)), train_(std::move(train)), test_(std::move(test)), ops_(ops), stream_({}, threads) {
   check_fit(*model_, *train_);
   check_fit(*model_, *test_);
 }
@@ -38,19 +34,28 @@ void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) 
   context_.begin(std::move(inputs));
 }
 
+void ModelSource::check_same(const Batch& batch) const {
+  TROUPE_CHECK(batch.seed == seed_ && std::ranges::equal(batch.samples, samples_), "a step began with ",
+               samples_.size(), " samples and seed ", seed_, " and goes on with other samples: ", batch.samples.size(),
+               ", seed ", batch.seed);
+}
+
 void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
   if (first == 0) {
     begin(*train_, batch.samples);
     begun_ = true;
+    samples_.assign(batch.samples.begin(), batch.samples.end());
+    seed_ = batch.seed;
   }
   TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
+  check_same(batch);
   model_->forward({stream_, ops_, true, batch.seed}, weights, first, last, context_);
 }
 
-StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights,
-                                const GradientReady& ready) {
-  if (!begun_ || !model_->forward_done(context_))
-    forward(batch, weights, begun_ ? model_->layers_done(context_) : 0, layers().size());
+StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) {
+  const size_t done = begun_ ? model_->layers_done(context_) : 0;
+  if (!begun_ || !model_->forward_done(context_)) forward(batch, weights, done, layers().size());
+  check_same(batch);
   const Pass pass{stream_, ops_, true, batch.seed};
   Tensor dlogits;
   const StepStats stats = softmax_cross_entropy(pass, context_.take_output(), labels_, dlogits);

@@ -21,8 +21,7 @@ class ModelSource final : public GradientSource {
     model_->initialize(layer, seed, values);
   }
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
-  StepStats backward(const Batch& batch, std::span<const Tensor> weights,
-                     const GradientReady& ready) override;
+  StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }
   int64_t test_samples() const override { return test_->size(); }
@@ -30,6 +29,8 @@ class ModelSource final : public GradientSource {
  private:
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
+  /// A bug when `batch` is not the one whose forward pass has begun.
+  void check_same(const Batch& batch) const;
 
   std::shared_ptr<const Model> model_;
   std::shared_ptr<const Dataset> train_, test_;
@@ -37,7 +38,10 @@ class ModelSource final : public GradientSource {
   Stream stream_;
   ModelContext context_;
   Tensor labels_;
-  bool begun_ = false;  ///< a step's forward pass has begun and its backward pass has not ended
+  // Of the step whose forward pass has begun and whose backward pass has not ended.
+  bool begun_ = false;
+  std::vector<uint32_t> samples_;
+  uint64_t seed_ = 0;
 };
 
 }  // namespace troupe::nn

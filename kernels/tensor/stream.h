@@ -18,6 +18,10 @@ class StreamState {
 /// returns. One thread at a time may use a stream; different streams may be used at the same time.
 class Stream {
  public:
+  /// `threads` may add up, over all streams that compute at once, to no more than the cores that are free: a
+  /// parallel loop ends when its last thread has had a core. On two free cores two threads took a convolution
+  /// from 126 to 220-240 GFLOP/s; on two cores busy with other work a product of 128 x 256 x 512 ran at 46
+  /// GFLOP/s with one thread and at 1.2 with two.
   explicit Stream(Device device = {}, int threads = 1) : device_(device), threads_(threads) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

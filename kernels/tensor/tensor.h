@@ -34,7 +34,7 @@ class Tensor {
   static Tensor from(std::span<const T> values, Shape shape) {
     TROUPE_CHECK(static_cast<int64_t>(values.size()) == shape.count(), values.size(), " values for ", shape);
     Tensor t = empty(shape, dtype_of<T>);
-    std::memcpy(t.raw(), values.data(), values.size_bytes());
+    if (!values.empty()) std::memcpy(t.raw(), values.data(), values.size_bytes());
     return t;
   }
 

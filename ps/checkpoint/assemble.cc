@@ -9,25 +9,31 @@ namespace troupe::ps {
 namespace {
 
 std::string describe(const Layout& layout, const Slice& s) {
-  return cat("slice ", s.id, " (", layout.layers[s.layer].name, " [", s.begin, ", ", s.end, "), server ", s.server, ')');
+  return cat("slice ", s.id, " (", layout.layers[s.layer].name, " [", s.begin, ", ", s.end, "), server ",
+             s.server, ')');
 }
 
-bool fits(const Tensor& t, const Slice& s) { return t && t.dtype() == DType::f32 && t.count() == s.count(); }
+bool fits(const Tensor& t, const Slice& s) {
+  return t && t.dtype() == DType::f32 && t.count() == s.count();
+}
 
 }  // namespace
 
-Result<SlicesById> collect(const Layout& layout, const std::vector<SliceState>& slices, size_t state_vectors) {
+Result<SlicesById> collect(const Layout& layout, const std::vector<SliceState>& slices,
+                           size_t state_vectors) {
   SlicesById by_id(layout.slices.size(), nullptr);
   for (const SliceState& state : slices) {
     if (state.slice >= by_id.size())
-      return fail(ErrorKind::invalid, cat("slice ", state.slice, " is not one of the layout's ", by_id.size()));
+      return fail(ErrorKind::invalid,
+                  cat("slice ", state.slice, " is not one of the layout's ", by_id.size()));
     const Slice& slice = layout.slices[state.slice];
     if (by_id[state.slice]) return fail(ErrorKind::invalid, cat(describe(layout, slice), " was given twice"));
     if (!fits(state.values, slice) || state.state.size() != state_vectors ||
         !std::all_of(state.state.begin(), state.state.end(), [&](const Tensor& t) { return fits(t, slice); }))
-      return fail(ErrorKind::invalid, cat(describe(layout, slice), " came with ", state.values ? state.values.count() : 0,
-                                          " values and ", state.state.size(), " state vectors; ", slice.count(),
-                                          " and ", state_vectors, " of that length were expected"));
+      return fail(ErrorKind::invalid,
+                  cat(describe(layout, slice), " came with ", state.values ? state.values.count() : 0,
+                      " values and ", state.state.size(), " state vectors; ", slice.count(), " and ",
+                      state_vectors, " of that length were expected"));
     by_id[state.slice] = &state;
   }
   for (const Slice& slice : layout.slices)

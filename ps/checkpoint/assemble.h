@@ -6,8 +6,8 @@
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/layout.h>
 
-/// How the slices of any number of servers make whole tensors, without copying any: the pieces of a tensor are
-/// written to a file one after the other, and read from it into slices of another layout.
+/// How the slices of any number of servers make whole tensors, without copying any: the pieces of a tensor
+/// are written to a file one after the other, and read from it into slices of another layout.
 namespace troupe::ps {
 
 /// All slices of a layout, each once, indexed by SliceId; whoever sent them in whatever order. Borrows.

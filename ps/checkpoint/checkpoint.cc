@@ -18,23 +18,26 @@ constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 28;
 struct Source {
   TensorEntry entry;
   LayerId layer = 0;
-  int64_t begin = 0;       ///< in the layer's flat vector
-  int state_vector = -1;   ///< -1: the parameters
+  int64_t begin = 0;      ///< in the layer's flat vector
+  int state_vector = -1;  ///< -1: the parameters
 };
 
 std::vector<Source> sorted(std::vector<Source> sources) {
-  std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.entry.name < b.entry.name; });
+  std::sort(sources.begin(), sources.end(),
+            [](const Source& a, const Source& b) { return a.entry.name < b.entry.name; });
   return sources;
 }
 
 std::vector<Source> parameter_sources(const std::vector<LayerSpec>& layers) {
   std::vector<Source> out;
   for (LayerId layer = 0; layer < layers.size(); ++layer)
-    for (const ParamSpec& p : layers[layer].params) out.push_back({{p.name, DType::f32, p.shape}, layer, p.offset, -1});
+    for (const ParamSpec& p : layers[layer].params)
+      out.push_back({{p.name, DType::f32, p.shape}, layer, p.offset, -1});
   return sorted(std::move(out));
 }
 
-std::vector<Source> optimizer_sources(const std::vector<LayerSpec>& layers, const std::vector<std::string>& names) {
+std::vector<Source> optimizer_sources(const std::vector<LayerSpec>& layers,
+                                      const std::vector<std::string>& names) {
   std::vector<Source> out;
   for (const Source& parameter : parameter_sources(layers))
     for (size_t s = 0; s < names.size(); ++s) {
@@ -56,7 +59,8 @@ Result<Manifest::File> write_tensors(FileOps& files, const std::string& folder, 
     for (const Piece& piece : pieces_of(layout, s.layer, s.begin, s.begin + s.entry.shape.count())) {
       const SliceState& slice = *slices[piece.slice];
       const Tensor& t = s.state_vector < 0 ? slice.values : slice.state[static_cast<size_t>(s.state_vector)];
-      TROUPE_TRY(writer->append(std::as_bytes(std::span(t.data<float>() + piece.offset, static_cast<size_t>(piece.count)))));
+      TROUPE_TRY(writer->append(
+          std::as_bytes(std::span(t.data<float>() + piece.offset, static_cast<size_t>(piece.count)))));
     }
   const auto written = writer->finish();
   if (!written) return tl::unexpected(written.error());
@@ -89,7 +93,8 @@ Result<Manifest> read_manifest(FileOps& files, const std::string& folder) {
 /// The file that holds exactly these tensors.
 Status check_holds(const SafetensorsFile& file, const std::string& path, const std::vector<Source>& sources) {
   if (file.entries().size() != sources.size())
-    return fail(ErrorKind::corrupt, cat(path, " holds ", file.entries().size(), " tensors, its manifest speaks of ", sources.size()));
+    return fail(ErrorKind::corrupt, cat(path, " holds ", file.entries().size(),
+                                        " tensors, its manifest speaks of ", sources.size()));
   for (const Source& s : sources) {
     const auto* entry = file.find(s.entry.name);
     const auto shape = s.entry.shape.span();
@@ -105,11 +110,13 @@ Status check_file(FileOps& files, const std::string& folder, const Manifest::Fil
   const auto file = files.open(path);
   if (!file) return tl::unexpected(file.error());
   if ((*file)->size() != expected.bytes)
-    return fail(ErrorKind::corrupt, cat(path, " has ", (*file)->size(), " bytes, ", expected.bytes, " were written"));
+    return fail(ErrorKind::corrupt,
+                cat(path, " has ", (*file)->size(), " bytes, ", expected.bytes, " were written"));
   const auto digest = digest_of(**file);
   if (!digest) return tl::unexpected(digest.error());
   if (*digest != expected.digest)
-    return fail(ErrorKind::corrupt, cat(path, " has checksum ", *digest, ", ", expected.digest, " was written: its bytes have changed"));
+    return fail(ErrorKind::corrupt, cat(path, " has checksum ", *digest, ", ", expected.digest,
+                                        " was written: its bytes have changed"));
   return {};
 }
 
@@ -135,7 +142,8 @@ Result<uint64_t> write_checkpoint(FileOps& files, const std::string& folder, con
   return m.files[0].bytes + m.files[1].bytes + text->size();
 }
 
-Checkpoint::Checkpoint(std::string folder, Manifest manifest, SafetensorsFile parameters, SafetensorsFile optimizer)
+Checkpoint::Checkpoint(std::string folder, Manifest manifest, SafetensorsFile parameters,
+                       SafetensorsFile optimizer)
     : folder_(std::move(folder)),
       manifest_(std::move(manifest)),
       parameters_(std::move(parameters)),
@@ -181,8 +189,8 @@ Status Checkpoint::read_range(const SafetensorsFile& file, const std::string& su
 Result<SliceState> Checkpoint::slice(const Slice& slice) const {
   if (slice.layer >= manifest_.layers.size() || slice.begin < 0 || slice.begin > slice.end ||
       slice.end > manifest_.layers[slice.layer].count)
-    return fail(ErrorKind::invalid, cat("the checkpoint ", folder_, " has no elements [", slice.begin, ", ", slice.end,
-                                        ") of layer ", slice.layer));
+    return fail(ErrorKind::invalid, cat("the checkpoint ", folder_, " has no elements [", slice.begin, ", ",
+                                        slice.end, ") of layer ", slice.layer));
   SliceState out;
   out.slice = slice.id;
   out.updates = updates_in(manifest_.updates[slice.layer], slice.begin, slice.end);
@@ -195,6 +203,8 @@ Result<SliceState> Checkpoint::slice(const Slice& slice) const {
   return out;
 }
 
-uint64_t Checkpoint::bytes() const { return manifest_.files[0].bytes + manifest_.files[1].bytes; }
+uint64_t Checkpoint::bytes() const {
+  return manifest_.files[0].bytes + manifest_.files[1].bytes;
+}
 
 }  // namespace troupe::ps

@@ -30,7 +30,8 @@ struct CheckpointContent {
 
 /// Writes the three files into the existing, empty `folder`, each written through to the disk; returns their
 /// bytes. The files are the same for any placement of the same values. Streams: no copy of a tensor is made.
-Result<uint64_t> write_checkpoint(FileOps& files, const std::string& folder, const CheckpointContent& content);
+Result<uint64_t> write_checkpoint(FileOps& files, const std::string& folder,
+                                  const CheckpointContent& content);
 
 /// A checkpoint opened for reading. Const calls are safe from any thread.
 class Checkpoint {
@@ -51,7 +52,8 @@ class Checkpoint {
  private:
   Checkpoint(std::string folder, Manifest manifest, SafetensorsFile parameters, SafetensorsFile optimizer);
   Status check_tensors() const;
-  Status read_range(const SafetensorsFile& file, const std::string& suffix, const Slice& slice, Tensor& out) const;
+  Status read_range(const SafetensorsFile& file, const std::string& suffix, const Slice& slice,
+                    Tensor& out) const;
 
   std::string folder_;
   Manifest manifest_;

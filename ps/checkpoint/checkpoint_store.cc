@@ -19,7 +19,9 @@ struct Name {
   Step step = 0;
   int64_t attempt = 1;
   std::string text;
-  bool operator<(const Name& other) const { return std::tie(step, attempt) < std::tie(other.step, other.attempt); }
+  bool operator<(const Name& other) const {
+    return std::tie(step, attempt) < std::tie(other.step, other.attempt);
+  }
 };
 
 std::string name_text(Step step, int64_t attempt) {
@@ -62,7 +64,8 @@ uint64_t bytes_of(const CheckpointContent& c) {
   return bytes * (1 + c.state_names.size());
 }
 
-CheckpointSearch newest_of(const std::shared_ptr<FileOps>& files, const std::vector<std::string>& oldest_first) {
+CheckpointSearch newest_of(const std::shared_ptr<FileOps>& files,
+                           const std::vector<std::string>& oldest_first) {
   CheckpointSearch search;
   for (auto folder = oldest_first.rbegin(); folder != oldest_first.rend() && !search.newest; ++folder) {
     auto checkpoint = Checkpoint::open_verified(files, *folder);
@@ -82,17 +85,20 @@ Result<std::vector<std::string>> checkpoints_in(FileOps& files, const std::strin
   return out;
 }
 
-/// Folders of checkpoints that `path` stands for: a checkpoint itself, those in it, those in its `checkpoints`.
+/// Folders of checkpoints that `path` stands for: a checkpoint itself, those in it, those in its
+/// `checkpoints`.
 Result<std::vector<std::string>> folders_of(FileOps& files, const std::string& path) {
   const auto contents = files.list(path);
   if (!contents) return tl::unexpected(contents.error());
-  const auto has = [&](const char* name) { return std::find(contents->begin(), contents->end(), name) != contents->end(); };
+  const auto has = [&](const char* name) {
+    return std::find(contents->begin(), contents->end(), name) != contents->end();
+  };
   if (has("manifest.json")) return std::vector<std::string>{path};
   return checkpoints_in(files, has("checkpoints") ? join_path(path, "checkpoints") : path);
 }
 
-Result<std::vector<CheckpointInfo>> describe_all(const std::shared_ptr<FileOps>& files, const std::string& path,
-                                                 bool verified) {
+Result<std::vector<CheckpointInfo>> describe_all(const std::shared_ptr<FileOps>& files,
+                                                 const std::string& path, bool verified) {
   const auto folders = folders_of(*files, path);
   if (!folders) return tl::unexpected(folders.error());
   std::vector<CheckpointInfo> out;
@@ -136,12 +142,13 @@ Status CheckpointStore::remove_leftovers() {
   return {};
 }
 
-Status CheckpointStore::write_and_publish(const std::string& name, const CheckpointContent& content, Saved& saved) {
+Status CheckpointStore::write_and_publish(const std::string& name, const CheckpointContent& content,
+                                          Saved& saved) {
   saved.folder = join_path(options_.folder, name);
   const std::string temporary = saved.folder + std::string(kTemporary);
   if (const auto left = files_->free_bytes(options_.folder); left && *left < bytes_of(content))
-    return fail(ErrorKind::exhausted, cat("the disk of ", options_.folder, " has ", *left, " bytes left, a checkpoint takes ",
-                                          bytes_of(content)));
+    return fail(ErrorKind::exhausted, cat("the disk of ", options_.folder, " has ", *left,
+                                          " bytes left, a checkpoint takes ", bytes_of(content)));
   TROUPE_TRY(files_->make_folder(temporary));
   const auto bytes = write_checkpoint(*files_, temporary, content);
   if (!bytes) return tl::unexpected(bytes.error());
@@ -156,7 +163,8 @@ Status CheckpointStore::write_and_publish(const std::string& name, const Checkpo
 Status CheckpointStore::prune(const std::string& saved_name) {
   const auto names = names_in(*files_, options_.folder);
   if (!names) return tl::unexpected(names.error());
-  const auto saved = std::find_if(names->begin(), names->end(), [&](const Name& n) { return n.text == saved_name; });
+  const auto saved =
+      std::find_if(names->begin(), names->end(), [&](const Name& n) { return n.text == saved_name; });
   TROUPE_CHECK(saved != names->end(), saved_name, " is not there");
   const auto kept_from = saved - std::min<int64_t>(saved - names->begin(), options_.keep - 1);
   for (auto name = names->begin(); name != names->end(); ++name) {
@@ -192,11 +200,13 @@ Result<CheckpointSearch> CheckpointStore::newest_valid() const {
   return newest_of(files_, *folders);
 }
 
-Result<std::vector<CheckpointInfo>> list_checkpoints(std::shared_ptr<FileOps> files, const std::string& path) {
+Result<std::vector<CheckpointInfo>> list_checkpoints(std::shared_ptr<FileOps> files,
+                                                     const std::string& path) {
   return describe_all(files, path, false);
 }
 
-Result<std::vector<CheckpointInfo>> verify_checkpoints(std::shared_ptr<FileOps> files, const std::string& path) {
+Result<std::vector<CheckpointInfo>> verify_checkpoints(std::shared_ptr<FileOps> files,
+                                                       const std::string& path) {
   return describe_all(files, path, true);
 }
 
@@ -206,7 +216,8 @@ Result<CheckpointSearch> find_checkpoint(std::shared_ptr<FileOps> files, const s
   CheckpointSearch search = newest_of(files, *folders);
   if (search.newest) return search;
   if (folders->empty())
-    return fail(ErrorKind::missing, cat(path, " holds no checkpoint; name a checkpoint, a folder of them or a run's folder"));
+    return fail(ErrorKind::missing,
+                cat(path, " holds no checkpoint; name a checkpoint, a folder of them or a run's folder"));
   std::string reasons;
   for (const auto& skipped : search.skipped) reasons += cat("; ", skipped.reason);
   return fail(ErrorKind::corrupt, cat(path, " holds no valid checkpoint", reasons));
@@ -237,7 +248,8 @@ Result<uint64_t> copy_parameters(FileOps& files, const Checkpoint& checkpoint, c
 
 }  // namespace
 
-Result<Exported> export_parameters(std::shared_ptr<FileOps> files, const std::string& path, const std::string& file) {
+Result<Exported> export_parameters(std::shared_ptr<FileOps> files, const std::string& path,
+                                   const std::string& file) {
   const auto search = find_checkpoint(files, path);
   if (!search) return tl::unexpected(search.error());
   const Checkpoint& checkpoint = *search->newest;

@@ -8,7 +8,8 @@
 
 namespace troupe::ps {
 
-/// What was found in a folder of checkpoints: the newest valid one, and what was passed over on the way to it.
+/// What was found in a folder of checkpoints: the newest valid one, and what was passed over on the way to
+/// it.
 struct CheckpointSearch {
   struct Skipped {
     std::string folder;
@@ -70,7 +71,8 @@ struct CheckpointInfo {
 /// Checkpoints of a run folder, a folder of checkpoints, or a single checkpoint; oldest first.
 Result<std::vector<CheckpointInfo>> list_checkpoints(std::shared_ptr<FileOps> files, const std::string& path);
 /// The same, every byte checked.
-Result<std::vector<CheckpointInfo>> verify_checkpoints(std::shared_ptr<FileOps> files, const std::string& path);
+Result<std::vector<CheckpointInfo>> verify_checkpoints(std::shared_ptr<FileOps> files,
+                                                       const std::string& path);
 /// The newest valid one. ErrorKind::missing where there is none; the text says what was passed over.
 Result<CheckpointSearch> find_checkpoint(std::shared_ptr<FileOps> files, const std::string& path);
 
@@ -82,6 +84,7 @@ struct Exported {
   uint64_t bytes = 0;
   std::vector<CheckpointSearch::Skipped> skipped;
 };
-Result<Exported> export_parameters(std::shared_ptr<FileOps> files, const std::string& path, const std::string& file);
+Result<Exported> export_parameters(std::shared_ptr<FileOps> files, const std::string& path,
+                                   const std::string& file);
 
 }  // namespace troupe::ps

@@ -78,7 +78,8 @@ class PosixInput : public InputFile {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return fail_errno("read", path_);
       if (n == 0)
-        return fail(ErrorKind::corrupt, cat(path_, " ends at byte ", offset, ", ", out.size(), " more were expected"));
+        return fail(ErrorKind::corrupt,
+                    cat(path_, " ends at byte ", offset, ", ", out.size(), " more were expected"));
       out = out.subspan(static_cast<size_t>(n));
       offset += static_cast<uint64_t>(n);
     }
@@ -111,7 +112,8 @@ class PosixFiles : public FileOps {
     if (std::filesystem::is_directory(path, ignored)) return {};
     const std::string parent = parent_path(path);
     if (parent != path) TROUPE_TRY(make_folder(parent));
-    if (::mkdir(path.c_str(), 0777) != 0 && !(errno == EEXIST && std::filesystem::is_directory(path, ignored)))
+    if (::mkdir(path.c_str(), 0777) != 0 &&
+        !(errno == EEXIST && std::filesystem::is_directory(path, ignored)))
       return fail_errno("make the folder", path);
     return sync_folder(parent);
   }
@@ -151,7 +153,9 @@ class PosixFiles : public FileOps {
 
 }  // namespace
 
-std::shared_ptr<FileOps> make_posix_files() { return std::make_shared<PosixFiles>(); }
+std::shared_ptr<FileOps> make_posix_files() {
+  return std::make_shared<PosixFiles>();
+}
 
 Status remove_with_files(FileOps& files, const std::string& folder) {
   const auto names = files.list(folder);

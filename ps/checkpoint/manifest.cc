@@ -22,7 +22,8 @@ std::string name_of(ParamKind kind) {
 }
 
 ParamKind kind_named(const std::string& name) {
-  const auto found = std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& k) { return k.second == name; });
+  const auto found =
+      std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& k) { return k.second == name; });
   if (found == kKinds.end()) throw std::invalid_argument("no parameter kind " + name);
   return found->first;
 }
@@ -41,7 +42,10 @@ Json json_of(const LayerSpec& layer, const std::vector<UpdateRun>& updates) {
 Json json_of(const DealerState& d) {
   Json returned = Json::array();
   for (const SampleRange& r : d.returned) returned.push_back({r.epoch, r.begin, r.count});
-  return {{"train_samples", d.train_samples}, {"epoch", d.epoch}, {"begin", d.begin}, {"step", d.step},
+  return {{"train_samples", d.train_samples},
+          {"epoch", d.epoch},
+          {"begin", d.begin},
+          {"step", d.step},
           {"returned", returned}};
 }
 
@@ -76,15 +80,19 @@ void check_layer(const LayerSpec& layer, const std::vector<UpdateRun>& runs) {
   for (const ParamSpec& p : layer.params) {
     int64_t count = 1;
     bool sound = p.offset == at;
-    for (const int64_t n : p.shape.span()) sound = sound && n >= 0 && !__builtin_mul_overflow(count, n, &count);
-    if (!sound || __builtin_add_overflow(at, count, &at)) throw std::invalid_argument("misplaced tensor " + p.name);
+    for (const int64_t n : p.shape.span())
+      sound = sound && n >= 0 && !__builtin_mul_overflow(count, n, &count);
+    if (!sound || __builtin_add_overflow(at, count, &at))
+      throw std::invalid_argument("misplaced tensor " + p.name);
   }
   int64_t run_end = 0;
   for (const UpdateRun& run : runs) {
-    if (run.end <= run_end || run.updates < 0) throw std::invalid_argument("senseless update counts of " + layer.name);
+    if (run.end <= run_end || run.updates < 0)
+      throw std::invalid_argument("senseless update counts of " + layer.name);
     run_end = run.end;
   }
-  if (at != layer.count || run_end != layer.count) throw std::invalid_argument("incomplete layer " + layer.name);
+  if (at != layer.count || run_end != layer.count)
+    throw std::invalid_argument("incomplete layer " + layer.name);
 }
 
 /// Throws Json::exception where a field is missing or of another type.
@@ -98,18 +106,22 @@ Manifest manifest_of(const Json& json) {
   for (const Json& layer : json.at("layers")) {
     LayerSpec spec{layer.at("name"), layer.at("count"), {}};
     for (const Json& p : layer.at("params"))
-      spec.params.push_back({p.at("name"), Shape(std::span<const int64_t>(p.at("shape").get<std::vector<int64_t>>())),
+      spec.params.push_back({p.at("name"),
+                             Shape(std::span<const int64_t>(p.at("shape").get<std::vector<int64_t>>())),
                              p.at("offset"), kind_named(p.at("kind"))});
     m.layers.push_back(std::move(spec));
     auto& runs = m.updates.emplace_back();
     for (const Json& run : layer.at("updates")) runs.push_back({run.at(0), run.at(1)});
     check_layer(m.layers.back(), runs);
   }
-  for (const Json& file : json.at("files")) m.files.push_back({file.at("name"), file.at("bytes"), file.at("digest")});
+  for (const Json& file : json.at("files"))
+    m.files.push_back({file.at("name"), file.at("bytes"), file.at("digest")});
   return m;
 }
 
-std::string describe(const ParamSpec& p) { return cat(p.name, ' ', p.shape, " at ", p.offset, " (", name_of(p.kind), ')'); }
+std::string describe(const ParamSpec& p) {
+  return cat(p.name, ' ', p.shape, " at ", p.offset, " (", name_of(p.kind), ')');
+}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -143,9 +155,11 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
   try {
     // Written again it must be the same bytes: blanks, key order and doubled keys count as damage too.
     if (!json.is_object() || sealed(json) != text)
-      return fail(ErrorKind::corrupt, cat(path, " does not match its own checksum: it is damaged or was edited"));
+      return fail(ErrorKind::corrupt,
+                  cat(path, " does not match its own checksum: it is damaged or was edited"));
     if (json.at("format") != Manifest::kFormat)
-      return fail(ErrorKind::invalid, cat(path, " has format ", json.at("format").dump(), ", this program reads ", Manifest::kFormat));
+      return fail(ErrorKind::invalid, cat(path, " has format ", json.at("format").dump(),
+                                          ", this program reads ", Manifest::kFormat));
     return manifest_of(json);
   } catch (const std::exception& error) {  // Json's, and the checks of Shape
     return fail(ErrorKind::corrupt, cat(path, " is not a checkpoint's manifest: ", error.what()));
@@ -156,20 +170,23 @@ Status check_fits(const Manifest& m, const std::vector<LayerSpec>& layers, const
                   const std::vector<std::string>& state_names) {
   const std::string what = cat("the checkpoint of step ", m.step, " does not fit this run: ");
   if (m.layers.size() != layers.size())
-    return fail(ErrorKind::invalid, cat(what, "it has ", m.layers.size(), " layers, the model ", layers.size()));
+    return fail(ErrorKind::invalid,
+                cat(what, "it has ", m.layers.size(), " layers, the model ", layers.size()));
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec &a = m.layers[i], &b = layers[i];
     if (a.name != b.name || a.count != b.count || a.params.size() != b.params.size())
-      return fail(ErrorKind::invalid, cat(what, "its layer ", i, " is ", a.name, " with ", a.count, " parameters in ",
-                                          a.params.size(), " tensors, the model's ", b.name, " with ", b.count, " in ",
-                                          b.params.size()));
+      return fail(ErrorKind::invalid, cat(what, "its layer ", i, " is ", a.name, " with ", a.count,
+                                          " parameters in ", a.params.size(), " tensors, the model's ",
+                                          b.name, " with ", b.count, " in ", b.params.size()));
     for (size_t p = 0; p < a.params.size(); ++p)
       if (describe(a.params[p]) != describe(b.params[p]))
-        return fail(ErrorKind::invalid, cat(what, "it has ", describe(a.params[p]), ", the model ", describe(b.params[p])));
+        return fail(ErrorKind::invalid,
+                    cat(what, "it has ", describe(a.params[p]), ", the model ", describe(b.params[p])));
   }
   if (m.optimizer != optimizer || m.state_names != state_names)
-    return fail(ErrorKind::invalid, cat(what, "it was trained with ", m.optimizer, " (state: ", joined(m.state_names),
-                                        "), the run uses ", optimizer, " (state: ", joined(state_names), ')'));
+    return fail(ErrorKind::invalid,
+                cat(what, "it was trained with ", m.optimizer, " (state: ", joined(m.state_names),
+                    "), the run uses ", optimizer, " (state: ", joined(state_names), ')'));
   return {};
 }
 

@@ -30,20 +30,22 @@ struct Manifest {
   Step step = 0;
   DealerState dealer;
   std::vector<LayerSpec> layers;
-  std::vector<std::vector<UpdateRun>> updates;  ///< by layer; ascending ends, the last one is the layer's count
+  std::vector<std::vector<UpdateRun>>
+      updates;  ///< by layer; ascending ends, the last one is the layer's count
   std::string optimizer;
   std::vector<std::string> state_names;
   std::map<std::string, double> metrics;  ///< for people who look; numbers that are not finite are left out
   std::vector<File> files;
 };
 
-/// JSON that carries a checksum of itself: `parse_manifest` takes the very bytes that `to_json` made, and finds
-/// any other (ErrorKind::corrupt, naming `path`).
+/// JSON that carries a checksum of itself: `parse_manifest` takes the very bytes that `to_json` made, and
+/// finds any other (ErrorKind::corrupt, naming `path`).
 Result<std::string> to_json(const Manifest& manifest);
 Result<Manifest> parse_manifest(const std::string& text, const std::string& path);
 
-/// The layers, optimizer and state of a run that wants to go on from the checkpoint; says the first difference.
-Status check_fits(const Manifest& manifest, const std::vector<LayerSpec>& layers, const std::string& optimizer,
-                  const std::vector<std::string>& state_names);
+/// The layers, optimizer and state of a run that wants to go on from the checkpoint; says the first
+/// difference.
+Status check_fits(const Manifest& manifest, const std::vector<LayerSpec>& layers,
+                  const std::string& optimizer, const std::vector<std::string>& state_names);
 
 }  // namespace troupe::ps

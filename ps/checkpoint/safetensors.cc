@@ -20,10 +20,10 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 /// Bits an element of each type of the format; 0: no such type.
 uint64_t bits_of(const std::string& dtype) {
   static const std::map<std::string, uint64_t> bits{
-      {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"I16", 16},        {"U16", 16}, {"F16", 16},
-      {"BF16", 16},   {"I32", 32},    {"U32", 32},        {"F32", 32},        {"F64", 64}, {"I64", 64},
-      {"U64", 64},    {"C64", 64},    {"F8_E4M3", 8},     {"F8_E5M2", 8},     {"F8_E8M0", 8},
-      {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F4", 4}, {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+      {"BOOL", 8},        {"U8", 8},   {"I8", 8},      {"I16", 16},    {"U16", 16},    {"F16", 16},
+      {"BF16", 16},       {"I32", 32}, {"U32", 32},    {"F32", 32},    {"F64", 64},    {"I64", 64},
+      {"U64", 64},        {"C64", 64}, {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+      {"F8_E5M2FNUZ", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}};
   const auto found = bits.find(dtype);
   return found == bits.end() ? 0 : found->second;
 }
@@ -50,22 +50,25 @@ tl::expected<SafetensorsFile::Entry, std::string> entry_of(const std::string& na
     return tl::unexpected(std::string("is not an object of dtype, shape and data_offsets"));
   const Json &dtype = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
   if (!dtype.is_string() || bits_of(dtype.get<std::string>()) == 0)
-    return tl::unexpected("has the unknown dtype " + dtype.dump(-1, ' ', true, Json::error_handler_t::replace));
+    return tl::unexpected("has the unknown dtype " +
+                          dtype.dump(-1, ' ', true, Json::error_handler_t::replace));
   if (!shape.is_array() || !std::all_of(shape.begin(), shape.end(), [](const Json& n) {
         return n.is_number_unsigned() && n.get<uint64_t>() <= INT64_MAX;
       }))
     return tl::unexpected(std::string("has a shape that is not a list of sizes"));
-  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned())
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned())
     return tl::unexpected(std::string("has data_offsets that are not two numbers"));
 
   SafetensorsFile::Entry entry{name, dtype.get<std::string>(), shape.get<std::vector<int64_t>>(),
                                offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
   uint64_t bits = bits_of(entry.dtype);
   for (const int64_t n : entry.shape)
-    if (__builtin_mul_overflow(bits, static_cast<uint64_t>(n), &bits)) return tl::unexpected(std::string("has a shape too large for any file"));
+    if (__builtin_mul_overflow(bits, static_cast<uint64_t>(n), &bits))
+      return tl::unexpected(std::string("has a shape too large for any file"));
   if (entry.begin > entry.end || bits % 8 != 0 || entry.end - entry.begin != bits / 8)
-    return tl::unexpected(cat("has data_offsets [", entry.begin, ", ", entry.end, "], its shape and type take ",
-                              bits / 8, " bytes"));
+    return tl::unexpected(cat("has data_offsets [", entry.begin, ", ", entry.end,
+                              "], its shape and type take ", bits / 8, " bytes"));
   return entry;
 }
 
@@ -78,15 +81,16 @@ Status place(std::vector<SafetensorsFile::Entry>& entries, uint64_t data_begin, 
   uint64_t at = 0;
   for (auto& e : entries) {
     if (e.begin != at)
-      return fail(ErrorKind::corrupt, cat(path, ": tensor ", e.name, " begins at byte ", e.begin, " of the data, ", at,
-                                          " was expected: tensors overlap or leave a hole"));
+      return fail(ErrorKind::corrupt,
+                  cat(path, ": tensor ", e.name, " begins at byte ", e.begin, " of the data, ", at,
+                      " was expected: tensors overlap or leave a hole"));
     at = e.end;
     e.begin += data_begin;
     e.end += data_begin;
   }
   if (at != data_bytes)
-    return fail(ErrorKind::corrupt, cat(path, " holds ", data_bytes, " bytes of data, its header describes ", at,
-                                        ": it is cut short or something was appended"));
+    return fail(ErrorKind::corrupt, cat(path, " holds ", data_bytes, " bytes of data, its header describes ",
+                                        at, ": it is cut short or something was appended"));
   return {};
 }
 
@@ -110,11 +114,13 @@ Result<SafetensorsWriter> SafetensorsWriter::create(FileOps& files, const std::s
   try {
     header = json.dump();
   } catch (const Json::exception& error) {
-    return fail(ErrorKind::invalid, cat(path, " cannot be written: a name is not UTF-8 (", error.what(), ")"));
+    return fail(ErrorKind::invalid,
+                cat(path, " cannot be written: a name is not UTF-8 (", error.what(), ")"));
   }
   header.append((8 - header.size() % 8) % 8, ' ');
   if (header.size() > kMaxHeaderBytes)
-    return fail(ErrorKind::invalid, cat(path, " would need a header of ", header.size(), " bytes; the format allows ", kMaxHeaderBytes));
+    return fail(ErrorKind::invalid, cat(path, " would need a header of ", header.size(),
+                                        " bytes; the format allows ", kMaxHeaderBytes));
 
   auto file = files.create(path);
   if (!file) return tl::unexpected(file.error());
@@ -133,8 +139,8 @@ Status SafetensorsWriter::put(std::span<const std::byte> bytes) {
 }
 
 Status SafetensorsWriter::append(std::span<const std::byte> bytes) {
-  TROUPE_CHECK(written_bytes_ + bytes.size() <= total_bytes_, "more bytes than tensors: ", written_bytes_, " + ",
-               bytes.size(), " of ", total_bytes_);
+  TROUPE_CHECK(written_bytes_ + bytes.size() <= total_bytes_, "more bytes than tensors: ", written_bytes_,
+               " + ", bytes.size(), " of ", total_bytes_);
   return put(bytes);
 }
 
@@ -153,10 +159,12 @@ Result<SafetensorsFile> SafetensorsFile::open(FileOps& files, const std::string&
   out.file_ = std::move(*opened);
   const uint64_t size = out.file_->size();
   uint64_t length = 0;
-  if (size < 8) return fail(ErrorKind::corrupt, cat(path, " has ", size, " bytes, too few for a safetensors file"));
+  if (size < 8)
+    return fail(ErrorKind::corrupt, cat(path, " has ", size, " bytes, too few for a safetensors file"));
   TROUPE_TRY(out.file_->read(0, std::as_writable_bytes(std::span(&length, 1))));
   if (length > kMaxHeaderBytes || length > size - 8)
-    return fail(ErrorKind::corrupt, cat(path, " announces a header of ", length, " bytes in a file of ", size));
+    return fail(ErrorKind::corrupt,
+                cat(path, " announces a header of ", length, " bytes in a file of ", size));
   std::string header(length, '\0');
   TROUPE_TRY(out.file_->read(8, std::as_writable_bytes(std::span(header))));
   const auto json = header.starts_with('{') ? parse_strictly(header) : std::nullopt;
@@ -165,7 +173,8 @@ Result<SafetensorsFile> SafetensorsFile::open(FileOps& files, const std::string&
 
   for (const auto& [name, value] : json->items()) {
     if (name == "__metadata__") {
-      if (!value.is_object() || !std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_string(); }))
+      if (!value.is_object() ||
+          !std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_string(); }))
         return fail(ErrorKind::corrupt, cat(path, ": __metadata__ is not an object of texts"));
       out.metadata_ = value.get<std::map<std::string, std::string>>();
       continue;
@@ -189,8 +198,9 @@ Result<Tensor> SafetensorsFile::read(const std::string& name) const {
   if (!entry) return fail(ErrorKind::missing, cat(path_, " holds no tensor ", name));
   const auto dtype = dtype_named(entry->dtype);
   if (!dtype || entry->shape.size() > Shape::kMaxDims)
-    return fail(ErrorKind::invalid, cat(path_, ": tensor ", name, " is ", entry->dtype, " of ", entry->shape.size(),
-                                        " dimensions, which cannot be computed with here"));
+    return fail(ErrorKind::invalid,
+                cat(path_, ": tensor ", name, " is ", entry->dtype, " of ", entry->shape.size(),
+                    " dimensions, which cannot be computed with here"));
   Tensor out = Tensor::empty(Shape(std::span<const int64_t>(entry->shape)), *dtype);
   TROUPE_TRY(file_->read(entry->begin, {out.raw(), out.bytes()}));
   return out;
@@ -202,8 +212,9 @@ Status SafetensorsFile::read(const std::string& name, int64_t begin, std::span<f
   const uint64_t count = (entry->end - entry->begin) / sizeof(float);
   const auto first = static_cast<uint64_t>(begin);
   if (entry->dtype != "F32" || first > count || out.size() > count - first)
-    return fail(ErrorKind::invalid, cat(path_, ": tensor ", name, " is ", count, " elements of ", entry->dtype,
-                                        "; F32 elements ", first, " + ", out.size(), " were asked for"));
+    return fail(ErrorKind::invalid,
+                cat(path_, ": tensor ", name, " is ", count, " elements of ", entry->dtype, "; F32 elements ",
+                    first, " + ", out.size(), " were asked for"));
   return file_->read(entry->begin + first * sizeof(float), std::as_writable_bytes(out));
 }
 

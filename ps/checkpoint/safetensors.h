@@ -62,9 +62,9 @@ class SafetensorsFile {
  public:
   struct Entry {
     std::string name;
-    std::string dtype;           ///< as written
-    std::vector<int64_t> shape;  ///< as written
-    uint64_t begin = 0, end = 0; ///< bytes, from the file's beginning
+    std::string dtype;            ///< as written
+    std::vector<int64_t> shape;   ///< as written
+    uint64_t begin = 0, end = 0;  ///< bytes, from the file's beginning
   };
 
   /// ErrorKind::corrupt where the header is not what the format says.

@@ -63,6 +63,8 @@ std::string unknown_table_text(const TomlEntry& entry) {
 }
 
 std::string unknown_key_text(const std::string& key) {
+  for (const Setting& setting : all_settings())
+    if (setting.table() == key) return cat(key, " is a table of settings: set one of them, as in ", setting.key);
   const std::string near = nearest_key(key);
   return cat("unknown key ", key,
              near.empty() ? "; `troupe config --explain` lists all" : "; did you mean " + near + "?");

@@ -427,7 +427,7 @@ void WorkerCore::apply(Effects& out, LayerId layer, double scale, bool skip) {
     return;
   }
   out.tasks.push_back(ApplyLocal{reduce_work_.step, reduce_work_.schedule_step, layer, std::move(gradient),
-                                 scale / static_cast<double>(reduce_work_.step_samples), local_[layer]});
+                                 1 / static_cast<double>(reduce_work_.step_samples), scale, local_[layer]});
 }
 
 WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceState local) {

@@ -78,8 +78,9 @@ class GzipSource : public ByteSource {
       if (stream_.avail_in == 0) {
         const auto n = read_fully(fd_.get(), compressed_, path());
         if (!n) return tl::unexpected(n.error());
-        if (*n == 0) return fail(ErrorKind::corrupt, cat(path(), " is cut short: its ", file_bytes(),
-                                                         " bytes end within the compressed data; fetch it again"));
+        if (*n == 0)
+          return fail(ErrorKind::corrupt, cat(path(), " is cut short: its ", file_bytes(),
+                                              " bytes end within the compressed data; fetch it again"));
         stream_.next_in = compressed_.data();
         stream_.avail_in = static_cast<uInt>(*n);
       }
@@ -121,8 +122,9 @@ Status ByteSource::read(std::span<uint8_t> out, const std::string& what) {
   const auto n = read_some(out);
   if (!n) return tl::unexpected(n.error());
   if (*n < out.size())
-    return fail(ErrorKind::corrupt, cat(path_, " is cut short: ", what, " takes ", out.size(), " bytes, only ", *n,
-                                        " are there (the file has ", file_bytes_, " bytes)"));
+    return fail(ErrorKind::corrupt,
+                cat(path_, " is cut short: ", what, " takes ", out.size(), " bytes, only ", *n,
+                    " are there (the file has ", file_bytes_, " bytes)"));
   return {};
 }
 
@@ -131,8 +133,9 @@ Status ByteSource::expect_end(uint64_t expected_bytes) {
   const auto n = read_some({&extra, 1});
   if (!n) return tl::unexpected(n.error());
   if (*n > 0)
-    return fail(ErrorKind::corrupt, cat(path_, " goes on after the ", expected_bytes,
-                                        " bytes that its header announces (the file has ", file_bytes_, " bytes)"));
+    return fail(ErrorKind::corrupt,
+                cat(path_, " goes on after the ", expected_bytes,
+                    " bytes that its header announces (the file has ", file_bytes_, " bytes)"));
   return {};
 }
 
@@ -147,7 +150,8 @@ Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
     return fail(ErrorKind::failed, cat("cannot examine ", path, ": ", std::strerror(errno)));
   if (!S_ISREG(info.st_mode))
     return fail(ErrorKind::invalid,
-                cat(path, " is ", S_ISDIR(info.st_mode) ? "a folder" : "not a regular file", ", a data file is needed"));
+                cat(path, " is ", S_ISDIR(info.st_mode) ? "a folder" : "not a regular file",
+                    ", a data file is needed"));
   const auto bytes = static_cast<uint64_t>(info.st_size);
   uint8_t magic[2] = {0, 0};
   const bool gzip = ::pread(fd.get(), magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;

@@ -13,13 +13,15 @@ constexpr int64_t kImageBytes = 3 * 32 * 32;
 /// Number of records, or why it is none.
 Result<int64_t> count_records(const ByteSource& source, int64_t record_bytes) {
   if (!source.exact_left())
-    return fail(ErrorKind::invalid, cat(source.path(), " is compressed; CIFAR's binary files are read as they are: "
-                                                       "decompress it with gunzip"));
+    return fail(ErrorKind::invalid, cat(source.path(),
+                                        " is compressed; CIFAR's binary files are read as they are: "
+                                        "decompress it with gunzip"));
   const auto bytes = static_cast<int64_t>(*source.exact_left());
   if (bytes == 0 || bytes % record_bytes != 0)
-    return fail(ErrorKind::corrupt, cat(source.path(), " has ", bytes, " bytes, which is ", bytes / record_bytes,
-                                        " records of ", record_bytes, " bytes and ", bytes % record_bytes,
-                                        " bytes over: it is cut short or not of this kind"));
+    return fail(ErrorKind::corrupt,
+                cat(source.path(), " has ", bytes, " bytes, which is ", bytes / record_bytes, " records of ",
+                    record_bytes, " bytes and ", bytes % record_bytes,
+                    " bytes over: it is cut short or not of this kind"));
   return bytes / record_bytes;
 }
 
@@ -38,7 +40,8 @@ Result<Samples> read_cifar(Cifar kind, const std::vector<std::string>& paths) {
     sources.push_back(std::move(*source));
   }
   TROUPE_CHECK(!paths.empty(), "no files");
-  Samples out{paths.front(), Tensor::empty({records, 3, 32, 32}, DType::u8), Tensor::empty({records}, DType::i32)};
+  Samples out{paths.front(), Tensor::empty({records, 3, 32, 32}, DType::u8),
+              Tensor::empty({records}, DType::i32)};
   uint8_t* image = out.values.data<uint8_t>();
   int32_t* label = out.labels.data<int32_t>();
   for (const auto& source : sources) {

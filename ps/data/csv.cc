@@ -50,8 +50,9 @@ class RowReader {
     for (;; c = peek()) {
       if (!c) return tl::unexpected(c.error());
       if (*c < 0 && inside)
-        return fail(ErrorKind::corrupt, cat(source_.path(), ':', row[fields - 1].line, ':', row[fields - 1].column,
-                                            ": the quote that opens here is never closed"));
+        return fail(ErrorKind::corrupt,
+                    cat(source_.path(), ':', row[fields - 1].line, ':', row[fields - 1].column,
+                        ": the quote that opens here is never closed"));
       if (*c < 0) break;
       take(*c);
       std::string& text = row[fields - 1].text;
@@ -145,28 +146,33 @@ Status find_label(Table& table, const std::string& label_column) {
   if (index && *index < table.columns) return table.label = *index, Status{};
   std::string names;
   for (const Field& f : table.header) names += (names.empty() ? ", named " : ", ") + f.text;
-  return fail(ErrorKind::invalid, cat(table.path, " has no label column '", label_column, "': it has ", table.columns,
-                                      " columns", names, table.header.empty() ? " and no header" : ""));
+  return fail(ErrorKind::invalid,
+              cat(table.path, " has no label column '", label_column, "': it has ", table.columns, " columns",
+                  names, table.header.empty() ? " and no header" : ""));
 }
 
 Status add_row(Table& table, const std::vector<Field>& row) {
   if (row.size() != table.columns)
-    return fail_at(table, row.back(), cat("this row has ", row.size(), " fields, the first one has ", table.columns));
+    return fail_at(table, row.back(),
+                   cat("this row has ", row.size(), " fields, the first one has ", table.columns));
   for (size_t i = 0; i < row.size(); ++i) {
     const Field& field = row[i];
     if (trimmed(field.text).empty())
-      return fail_at(table, field, cat(describe(i, table.header), " is empty; fill in a number or remove the row"));
+      return fail_at(table, field,
+                     cat(describe(i, table.header), " is empty; fill in a number or remove the row"));
     const auto value = number<double>(field.text);
     if (!value || !std::isfinite(*value))
-      return fail_at(table, field, cat(describe(i, table.header), " holds '", field.text.substr(0, 40),
-                                       "', which is not a number that can be trained on"));
+      return fail_at(table, field,
+                     cat(describe(i, table.header), " holds '", field.text.substr(0, 40),
+                         "', which is not a number that can be trained on"));
     if (i != table.label) {
       table.values.push_back(static_cast<float>(*value));
       continue;
     }
     if (*value < 0 || *value > std::numeric_limits<int32_t>::max() || *value != std::floor(*value))
-      return fail_at(table, field, cat("the label in ", describe(i, table.header), " is '", field.text,
-                                       "'; labels are whole numbers from 0"));
+      return fail_at(table, field,
+                     cat("the label in ", describe(i, table.header), " is '", field.text,
+                         "'; labels are whole numbers from 0"));
     table.labels.push_back(static_cast<int32_t>(*value));
   }
   return {};
@@ -194,7 +200,8 @@ Result<Samples> read_csv(const std::string& path, const std::string& label_colum
       more = reader.next(row);
     }
     if (table.columns < 2)
-      return fail(ErrorKind::invalid, cat(path, " has one column; a label and at least one value are needed"));
+      return fail(ErrorKind::invalid,
+                  cat(path, " has one column; a label and at least one value are needed"));
     TROUPE_TRY(find_label(table, label_column));
   }
   for (; more && *more; more = reader.next(row)) TROUPE_TRY(add_row(table, row));

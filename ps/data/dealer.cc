@@ -14,7 +14,9 @@ constexpr int64_t kMaxBatch = int64_t{1} << 30;
 /// Keeps the samples of a run (at most 2^32 an epoch) and of its steps within int64.
 constexpr int64_t kMaxEpochs = int64_t{1} << 30;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 std::string terms(const std::vector<int64_t>& values) {
   std::string text;
@@ -29,16 +31,18 @@ Status check_options(const DealerOptions& o) {
     return fail(ErrorKind::invalid, cat("the training set has ", o.train_samples,
                                         " samples; between 1 and 2^32 can be trained on"));
   if (workers > o.train_samples)
-    return fail(ErrorKind::invalid, cat("parallel.workers = ", workers, " is more than the ", o.train_samples,
-                                        " samples of the training set: take at most as many workers as samples"));
+    return fail(ErrorKind::invalid,
+                cat("parallel.workers = ", workers, " is more than the ", o.train_samples,
+                    " samples of the training set: take at most as many workers as samples"));
   if (o.global_batch <= 0 || o.global_batch > kMaxBatch)
-    return fail(ErrorKind::invalid, cat("train.batch_size = ", o.global_batch, " is not within 1 .. ", kMaxBatch));
+    return fail(ErrorKind::invalid,
+                cat("train.batch_size = ", o.global_batch, " is not within 1 .. ", kMaxBatch));
   int64_t sum = 0;
   for (size_t w = 0; w < o.worker_batch.size(); ++w) {
     if (o.worker_batch[w] <= 0 || o.worker_batch[w] > kMaxBatch)
       return fail(ErrorKind::invalid,
-                  cat("worker ", w, " has a batch of ", o.worker_batch[w], " samples (train.batch_size = ",
-                      o.global_batch, ", parallel.workers = ", workers,
+                  cat("worker ", w, " has a batch of ", o.worker_batch[w],
+                      " samples (train.batch_size = ", o.global_batch, ", parallel.workers = ", workers,
                       "): every worker needs at least 1; raise the batch size or take fewer workers"));
     sum += o.worker_batch[w];
   }
@@ -49,24 +53,32 @@ Status check_options(const DealerOptions& o) {
     return fail(ErrorKind::invalid, cat("train.epochs = ", o.epochs, " and train.max_steps = ", o.max_steps,
                                         " must be within 0 .. ", kMaxEpochs));
   if (o.epochs == 0 && o.max_steps == 0)
-    return fail(ErrorKind::invalid, "train.epochs and train.max_steps are both 0: one of them must end the run");
+    return fail(ErrorKind::invalid,
+                "train.epochs and train.max_steps are both 0: one of them must end the run");
   return {};
 }
 
 Status check_state(const DealerOptions& o, const DealerState& s) {
   if (s.train_samples != o.train_samples)
-    return fail(ErrorKind::invalid,
-                cat("the checkpoint was trained on ", s.train_samples, " samples, the data set has ", o.train_samples,
-                    ": its place in the data means nothing here; resume with the data set it was made with"));
-  bool sound = s.epoch >= 0 && s.epoch <= kMaxEpochs && s.begin >= 0 && s.begin <= s.train_samples && s.step >= 0;
-  for (const SampleRange& r : s.returned)
-    sound = sound && r.epoch >= 0 && r.begin >= 0 && r.count > 0 && r.count <= s.train_samples &&
-            r.begin <= s.train_samples - r.count &&
-            (r.epoch < s.epoch || (r.epoch == s.epoch && r.begin + r.count <= s.begin));
+    return fail(
+        ErrorKind::invalid,
+        cat("the checkpoint was trained on ", s.train_samples, " samples, the data set has ", o.train_samples,
+            ": its place in the data means nothing here; resume with the data set it was made with"));
+  bool sound =
+      s.epoch >= 0 && s.epoch <= kMaxEpochs && s.begin >= 0 && s.begin <= s.train_samples && s.step >= 0;
+  const SampleRange* last = nullptr;
+  for (const SampleRange& r : s.returned) {
+    sound =
+        sound && r.epoch >= 0 && r.begin >= 0 && r.count > 0 && r.count <= s.train_samples &&
+        r.begin <= s.train_samples - r.count &&
+        (r.epoch < s.epoch || (r.epoch == s.epoch && r.begin + r.count <= s.begin)) &&
+        (!last || last->epoch < r.epoch || (last->epoch == r.epoch && last->begin + last->count <= r.begin));
+    last = &r;
+  }
   if (!sound)
     return fail(ErrorKind::corrupt, cat("the checkpoint's place in the data makes no sense: epoch ", s.epoch,
-                                        ", sample ", s.begin, " of ", s.train_samples, ", step ", s.step, ", ",
-                                        s.returned.size(), " ranges to be dealt again"));
+                                        ", sample ", s.begin, " of ", s.train_samples, ", step ", s.step,
+                                        ", ", s.returned.size(), " ranges to be dealt again"));
   return {};
 }
 
@@ -84,7 +96,8 @@ void normalise(std::vector<SampleRange>& ranges) {
   std::vector<SampleRange> joined;
   for (const SampleRange& r : ranges) {
     if (r.count == 0) continue;
-    if (!joined.empty() && joined.back().epoch == r.epoch && joined.back().begin + joined.back().count == r.begin)
+    if (!joined.empty() && joined.back().epoch == r.epoch &&
+        joined.back().begin + joined.back().count == r.begin)
       joined.back().count += r.count;
     else
       joined.push_back(r);
@@ -96,7 +109,8 @@ void normalise(std::vector<SampleRange>& ranges) {
 
 std::vector<int64_t> equal_split(int64_t global_batch, int64_t workers) {
   std::vector<int64_t> parts;
-  for (int64_t w = 0; w < workers; ++w) parts.push_back(global_batch / workers + (w < global_batch % workers));
+  for (int64_t w = 0; w < workers; ++w)
+    parts.push_back(global_batch / workers + (w < global_batch % workers));
   return parts;
 }
 
@@ -133,8 +147,8 @@ int64_t Dealer::samples_before(const DealerState& position) const {
   return samples;
 }
 
-/// What is still to be dealt when all workers have reached `step`: returned ranges first, then the rest of the
-/// epoch that the dealer began in, then whole epochs, each in steps of one global batch.
+/// What is still to be dealt when all workers have reached `step`: returned ranges first, then the rest of
+/// the epoch that the dealer began in, then whole epochs, each in steps of one global batch.
 DealerState Dealer::lockstep_position(Step step) const {
   const int64_t batch = options_.global_batch;
   DealerState p = start_;
@@ -167,7 +181,8 @@ std::optional<Deal> Dealer::lockstep_deal(Step step) const {
   if (options_.max_steps > 0 && step >= options_.max_steps) return {};
   const DealerState p = lockstep_position(step);
   if (p.returned.empty() && p.epoch >= options_.epochs) return {};
-  SampleRange all = p.returned.empty() ? SampleRange{p.epoch, p.begin, p.train_samples - p.begin} : p.returned.front();
+  SampleRange all =
+      p.returned.empty() ? SampleRange{p.epoch, p.begin, p.train_samples - p.begin} : p.returned.front();
   all.count = std::min(all.count, options_.global_batch);
   return Deal{step, samples_before(p) / options_.global_batch, all.count, all};
 }
@@ -269,7 +284,9 @@ int64_t Dealer::samples_dealt() const {
   return samples_before(options_.lockstep ? lockstep_position(furthest()) : cursor_);
 }
 
-Step Dealer::total_schedule_steps() const { return ceil_div(total_samples_, options_.global_batch); }
+Step Dealer::total_schedule_steps() const {
+  return ceil_div(total_samples_, options_.global_batch);
+}
 
 bool Dealer::done() const {
   for (const Slot& slot : slots_)

@@ -12,11 +12,12 @@ namespace troupe::ps {
 
 struct DealerOptions {
   int64_t train_samples = 0;
-  int64_t epochs = 1;                 ///< 0: only `max_steps` ends the run
-  int64_t max_steps = 0;              ///< 0: only `epochs` ends the run; with both whichever comes first
-  int64_t global_batch = 1;           ///< samples of one step of all workers
-  std::vector<int64_t> worker_batch;  ///< by slot; its size is the number of workers, its sum the global batch
-  bool lockstep = true;               ///< Layout::lockstep()
+  int64_t epochs = 1;        ///< 0: only `max_steps` ends the run
+  int64_t max_steps = 0;     ///< 0: only `epochs` ends the run; with both whichever comes first
+  int64_t global_batch = 1;  ///< samples of one step of all workers
+  /// By slot: its size is the number of workers, its sum the global batch.
+  std::vector<int64_t> worker_batch;
+  bool lockstep = true;  ///< Layout::lockstep()
 };
 
 /// Equal parts; what does not divide goes to the lower ranks.
@@ -27,16 +28,17 @@ std::vector<int64_t> equal_split(int64_t global_batch, int64_t workers);
 struct DealerState {
   int64_t train_samples = 0;
   int64_t epoch = 0;
-  int64_t begin = 0;  ///< in the epoch's order
-  Step step = 0;      ///< every worker's next
-  std::vector<SampleRange> returned;
+  int64_t begin = 0;                  ///< in the epoch's order
+  Step step = 0;                      ///< every worker's next
+  std::vector<SampleRange> returned;  ///< ascending, apart
   bool operator==(const DealerState&) const = default;
 };
 
 /// One piece of work for one worker.
 struct Deal {
   Step step = 0;
-  Step schedule_step = 0;    ///< samples dealt before this step / global batch: what learning-rate schedules follow
+  /// Samples dealt before this step / global batch: what learning-rate schedules follow.
+  Step schedule_step = 0;
   int64_t step_samples = 0;  ///< lockstep: of all workers together; else range.count
   SampleRange range;         ///< count may be 0 under lockstep; never crosses an epoch's end
   bool operator==(const Deal&) const = default;

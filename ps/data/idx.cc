@@ -14,8 +14,8 @@ uint32_t big_endian(const uint8_t* p) {
 
 Status check_magic(const std::string& path, const uint8_t* magic) {
   if (magic[0] != 0 || magic[1] != 0)
-    return fail(ErrorKind::corrupt, cat(path, " is not an IDX file: it begins with bytes ", int{magic[0]}, ' ',
-                                        int{magic[1]}, ' ', int{magic[2]}, ' ', int{magic[3]},
+    return fail(ErrorKind::corrupt, cat(path, " is not an IDX file: it begins with bytes ", int{magic[0]},
+                                        ' ', int{magic[1]}, ' ', int{magic[2]}, ' ', int{magic[3]},
                                         ", an IDX file with 0 0 8 and the number of dimensions"));
   if (magic[2] != kUnsignedBytes)
     return fail(ErrorKind::invalid, cat(path, " holds elements of IDX type ", int{magic[2]},
@@ -49,11 +49,12 @@ Result<Tensor> read_idx(const std::string& path) {
   if (!fits || bytes > (*source)->at_most_left() || (exact && bytes != *exact)) {
     std::string product;
     for (const int64_t n : shape) product += (product.empty() ? "" : " x ") + std::to_string(n);
-    return fail(ErrorKind::corrupt,
-                cat(path, " announces ", product, fits ? cat(" = ", bytes) : std::string(), " bytes of data, but ",
-                    exact ? cat(*exact, " follow its header") : cat("its ", (*source)->file_bytes(),
-                                                                    " compressed bytes cannot hold that many"),
-                    ": the file is damaged or cut short; fetch it again"));
+    return fail(
+        ErrorKind::corrupt,
+        cat(path, " announces ", product, fits ? cat(" = ", bytes) : std::string(), " bytes of data, but ",
+            exact ? cat(*exact, " follow its header")
+                  : cat("its ", (*source)->file_bytes(), " compressed bytes cannot hold that many"),
+            ": the file is damaged or cut short; fetch it again"));
   }
   Tensor out = Tensor::empty(Shape(shape), DType::u8);
   TROUPE_TRY((*source)->read({out.data<uint8_t>(), bytes}, "the data that its header announces"));
@@ -66,7 +67,8 @@ Result<Tensor> read_idx_images(const std::string& path) {
   if (!images) return images;
   const Shape& s = images->shape();
   if (s.dims() < 2)
-    return fail(ErrorKind::invalid, cat(path, " has shape ", s, ", images have at least two dimensions; are these labels?"));
+    return fail(ErrorKind::invalid,
+                cat(path, " has shape ", s, ", images have at least two dimensions; are these labels?"));
   return s.dims() == 3 ? images->reshaped({s[0], 1, s[1], s[2]}) : *images;
 }
 

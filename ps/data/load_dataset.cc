@@ -31,11 +31,12 @@ Status check_folder(const DataOptions& o) {
   std::error_code ignored;
   if (fs::is_directory(o.path, ignored)) return {};
   const bool fashion = o.path.find("fashion-mnist") != std::string::npos;
-  return fail(ErrorKind::missing,
-              cat("data.path = ", o.path, fs::exists(o.path, ignored) ? " is not a folder" : " does not exist",
-                  fashion ? "; Fashion-MNIST comes with the Debian package dataset-fashion-mnist: apt-get install "
-                            "dataset-fashion-mnist, or set data.path to a folder with its four IDX files"
-                          : "; set data.path to the folder that holds the data files"));
+  return fail(
+      ErrorKind::missing,
+      cat("data.path = ", o.path, fs::exists(o.path, ignored) ? " is not a folder" : " does not exist",
+          fashion ? "; Fashion-MNIST comes with the Debian package dataset-fashion-mnist: apt-get install "
+                    "dataset-fashion-mnist, or set data.path to a folder with its four IDX files"
+                  : "; set data.path to the folder that holds the data files"));
 }
 
 /// Values and labels that were read from two files.
@@ -108,14 +109,16 @@ Result<std::shared_ptr<const MemoryDataset>> make_set(const DataOptions& o, Samp
 Status check_options(const DataOptions& o) {
   const std::vector<std::string> formats{"idx", "cifar10", "cifar100", "csv", "npy", "synthetic"};
   if (std::find(formats.begin(), formats.end(), o.format) == formats.end())
-    return fail(ErrorKind::invalid, cat("data.format = \"", o.format,
-                                        "\" is not known; there are idx, cifar10, cifar100, csv, npy and synthetic"));
+    return fail(ErrorKind::invalid,
+                cat("data.format = \"", o.format,
+                    "\" is not known; there are idx, cifar10, cifar100, csv, npy and synthetic"));
   if (o.format != "synthetic") return check_folder(o);
   int64_t values = 0;
   if (o.samples < 1 || o.features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
       __builtin_mul_overflow(o.samples, o.features, &values) || values > int64_t{1} << 40)
     return fail(ErrorKind::invalid, cat("data.samples = ", o.samples, ", data.features = ", o.features,
-                                        ", data.classes = ", o.classes, ": each must be at least 1, and no more than "
+                                        ", data.classes = ", o.classes,
+                                        ": each must be at least 1, and no more than "
                                         "2^40 numbers can be made"));
   return {};
 }

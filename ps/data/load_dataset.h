@@ -19,9 +19,9 @@ struct DataOptions {
   ///   csv       train.csv, test.csv (no separate labels)
   ///   npy       train_images.npy, train_labels.npy, test_images.npy, test_labels.npy
   std::string train_images, train_labels, test_images, test_labels;
-  std::string label_column;       ///< csv: see read_csv
-  std::vector<double> mean, std;  ///< after bytes were scaled to 0..1; empty: 0 and 1
-  int64_t train_limit = 0, test_limit = 0;  ///< only the first so many samples; 0: all
+  std::string label_column;                             ///< csv: see read_csv
+  std::vector<double> mean, std;                        ///< after bytes were scaled to 0..1; empty: 0 and 1
+  int64_t train_limit = 0, test_limit = 0;              ///< only the first so many samples; 0: all
   int64_t samples = 4096, features = 32, classes = 10;  ///< synthetic; a quarter as many test samples more
   double noise = 1;
   uint64_t seed = 1;

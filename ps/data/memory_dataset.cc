@@ -22,14 +22,16 @@ void prefetch(const std::byte* row, size_t bytes) {
   for (size_t at = 0; at < std::min<size_t>(bytes, 4096); at += 64) __builtin_prefetch(row + at);
 }
 
-Shape without_first(const Shape& shape) { return Shape(shape.span().subspan(1)); }
+Shape without_first(const Shape& shape) {
+  return Shape(shape.span().subspan(1));
+}
 
 Status check_labels(const std::string& name, const Tensor& labels, int64_t classes) {
   const auto values = labels.span<int32_t>();
   for (size_t i = 0; i < values.size(); ++i)
     if (values[i] < 0 || values[i] >= classes)
-      return fail(ErrorKind::corrupt, cat(name, ": sample ", i, " has label ", values[i], ", labels of ", classes,
-                                          " classes are 0 .. ", classes - 1));
+      return fail(ErrorKind::corrupt, cat(name, ": sample ", i, " has label ", values[i], ", labels of ",
+                                          classes, " classes are 0 .. ", classes - 1));
   return {};
 }
 
@@ -37,27 +39,30 @@ Status check_normalisation(const std::string& name, const Normalisation& n, cons
   const auto channels = static_cast<size_t>(sample.dims() > 0 ? sample[0] : 1);
   for (const auto* list : {&n.mean, &n.deviation})
     if (list->size() != 1 && list->size() != channels)
-      return fail(ErrorKind::invalid, cat(name, ": ", list == &n.mean ? "data.mean" : "data.std", " has ",
-                                          list->size(), " values; 1 or ", channels,
-                                          " (one a channel) fit samples of shape ", sample));
+      return fail(ErrorKind::invalid,
+                  cat(name, ": ", list == &n.mean ? "data.mean" : "data.std", " has ", list->size(),
+                      " values; 1 or ", channels, " (one a channel) fit samples of shape ", sample));
   for (const double deviation : n.deviation)
     if (!(std::abs(deviation) > 0) || !std::isfinite(deviation))
-      return fail(ErrorKind::invalid, cat(name, ": data.std holds ", deviation, ", which cannot be divided by"));
+      return fail(ErrorKind::invalid,
+                  cat(name, ": data.std holds ", deviation, ", which cannot be divided by"));
   return {};
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const MemoryDataset>> MemoryDataset::make(std::string name, Tensor values, Tensor labels,
-                                                                 int64_t classes,
+Result<std::shared_ptr<const MemoryDataset>> MemoryDataset::make(std::string name, Tensor values,
+                                                                 Tensor labels, int64_t classes,
                                                                  const Normalisation& normalisation) {
   TROUPE_CHECK(values && labels && values.shape().dims() > 0, "a data set without tensors");
-  TROUPE_CHECK(values.dtype() == DType::u8 || values.dtype() == DType::f32, "values are ", name_of(values.dtype()));
+  TROUPE_CHECK(values.dtype() == DType::u8 || values.dtype() == DType::f32, "values are ",
+               name_of(values.dtype()));
   if (values.shape()[0] != labels.count())
     return fail(ErrorKind::invalid, cat(name, " holds ", values.shape()[0], " samples, but there are ",
                                         labels.count(), " labels: the two files do not belong together"));
   if (labels.count() == 0) return fail(ErrorKind::invalid, cat(name, " holds no samples"));
-  if (classes < 1) return fail(ErrorKind::invalid, cat(name, ": ", classes, " classes; at least 1 is needed"));
+  if (classes < 1)
+    return fail(ErrorKind::invalid, cat(name, ": ", classes, " classes; at least 1 is needed"));
   const Shape sample = without_first(values.shape());
   TROUPE_TRY(check_labels(name, labels, classes));
   TROUPE_TRY(check_normalisation(name, normalisation, sample));
@@ -81,8 +86,8 @@ Result<std::shared_ptr<const MemoryDataset>> MemoryDataset::make(std::string nam
 void MemoryDataset::gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const {
   const int64_t width = sample_shape_.count();
   const auto count = static_cast<int64_t>(samples.size());
-  TROUPE_CHECK(inputs.count() == count * width && labels.count() == count, inputs.shape(), " and ", labels.shape(),
-               " for ", count, " samples of ", sample_shape_);
+  TROUPE_CHECK(inputs.count() == count * width && labels.count() == count, inputs.shape(), " and ",
+               labels.shape(), " for ", count, " samples of ", sample_shape_);
   float* out = inputs.data<float>();
   int32_t* out_label = labels.data<int32_t>();
   const int32_t* label = labels_.data<int32_t>();
@@ -108,8 +113,8 @@ void MemoryDataset::gather(std::span<const uint32_t> samples, Tensor& inputs, Te
 
 Result<std::shared_ptr<const MemoryDataset>> MemoryDataset::reshaped(Shape sample_shape) const {
   if (sample_shape.count() != sample_shape_.count())
-    return fail(ErrorKind::invalid, cat(name_, " has samples of shape ", sample_shape_, ", which cannot be seen as ",
-                                        sample_shape));
+    return fail(ErrorKind::invalid, cat(name_, " has samples of shape ", sample_shape_,
+                                        ", which cannot be seen as ", sample_shape));
   std::shared_ptr<MemoryDataset> set(new MemoryDataset(*this));
   set->sample_shape_ = sample_shape;
   return set;

@@ -23,7 +23,8 @@ class MemoryDataset : public nn::Dataset {
   /// must not be written any more. `name` is what errors call the set ("train-images-idx3-ubyte.gz").
   /// Different counts, labels outside [0, classes) and a normalisation that does not fit are errors.
   static Result<std::shared_ptr<const MemoryDataset>> make(std::string name, Tensor values, Tensor labels,
-                                                           int64_t classes, const Normalisation& normalisation);
+                                                           int64_t classes,
+                                                           const Normalisation& normalisation);
 
   int64_t size() const override { return labels_.count(); }
   Shape sample_shape() const override { return sample_shape_; }

@@ -22,7 +22,8 @@ struct Header {
   std::vector<int64_t> shape;
 };
 
-/// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order of keys; nothing else of Python.
+/// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order of keys; nothing else of
+/// Python.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -97,10 +98,12 @@ Result<Header> read_header(ByteSource& source) {
   uint8_t start[12];
   TROUPE_TRY(source.read({start, 8}, "the NPY header"));
   if (std::memcmp(start, "\x93NUMPY", 6) != 0)
-    return fail(ErrorKind::corrupt, cat(path, " is not an NPY file: it does not begin with \\x93NUMPY",
-                                        start[0] == 'P' && start[1] == 'K' ? " (an NPZ archive: unzip it first)" : ""));
+    return fail(ErrorKind::corrupt,
+                cat(path, " is not an NPY file: it does not begin with \\x93NUMPY",
+                    start[0] == 'P' && start[1] == 'K' ? " (an NPZ archive: unzip it first)" : ""));
   if (start[6] < 1 || start[6] > 3)
-    return fail(ErrorKind::invalid, cat(path, " is NPY version ", int{start[6]}, "; versions 1 to 3 can be read"));
+    return fail(ErrorKind::invalid,
+                cat(path, " is NPY version ", int{start[6]}, "; versions 1 to 3 can be read"));
   const size_t length_bytes = start[6] == 1 ? 2 : 4;
   TROUPE_TRY(source.read({start + 8, length_bytes}, "the NPY header"));
   size_t length = 0;
@@ -111,12 +114,15 @@ Result<Header> read_header(ByteSource& source) {
   std::string text(length, '\0');
   TROUPE_TRY(source.read({reinterpret_cast<uint8_t*>(text.data()), length}, "the NPY header"));
   auto header = HeaderParser(text).parse();
-  if (!header) return fail(ErrorKind::corrupt, cat(path, " has an NPY header that cannot be read: ", text.substr(0, 200)));
+  if (!header)
+    return fail(ErrorKind::corrupt,
+                cat(path, " has an NPY header that cannot be read: ", text.substr(0, 200)));
   if (header->fortran_order)
-    return fail(ErrorKind::invalid, cat(path, " is stored in Fortran order; save numpy.ascontiguousarray(x) instead"));
+    return fail(ErrorKind::invalid,
+                cat(path, " is stored in Fortran order; save numpy.ascontiguousarray(x) instead"));
   if (header->shape.empty() || header->shape.size() > Shape::kMaxDims)
-    return fail(ErrorKind::invalid, cat(path, " has ", header->shape.size(), " dimensions; 1 to ", Shape::kMaxDims,
-                                        " can be read"));
+    return fail(ErrorKind::invalid, cat(path, " has ", header->shape.size(), " dimensions; 1 to ",
+                                        Shape::kMaxDims, " can be read"));
   return *header;
 }
 
@@ -129,8 +135,8 @@ Status read_elements(ByteSource& source, size_t count, const Store& store) {
     TROUPE_TRY(source.read({reinterpret_cast<uint8_t*>(part.data()), n * sizeof(T)}, "the array's data"));
     for (size_t i = 0; i < n; ++i)
       if (!store(done + i, part[i]))
-        return fail(ErrorKind::invalid,
-                    cat(source.path(), ": element ", done + i, " is ", part[i], ", which is no label (32 bits)"));
+        return fail(ErrorKind::invalid, cat(source.path(), ": element ", done + i, " is ", part[i],
+                                            ", which is no label (32 bits)"));
     done += n;
   }
   return {};
@@ -156,9 +162,10 @@ Result<Tensor> read_npy(const std::string& path, bool labels) {
   const std::string& type = header->type;
   const bool integer = type == "|u1" || type == "<i4" || type == "<i8";
   if (!integer && (labels || (type != "<f4" && type != "<f8")))
-    return fail(ErrorKind::invalid, cat(path, " holds elements of type '", type, "'; ",
-                                        labels ? "labels are |u1, <i4 or <i8" : "|u1, <i4, <i8, <f4 and <f8 can be read",
-                                        ": convert it with numpy's astype"));
+    return fail(ErrorKind::invalid,
+                cat(path, " holds elements of type '", type, "'; ",
+                    labels ? "labels are |u1, <i4 or <i8" : "|u1, <i4, <i8, <f4 and <f8 can be read",
+                    ": convert it with numpy's astype"));
   if (labels && header->shape.size() == 2 && header->shape[1] == 1) header->shape.pop_back();
   const Shape shape{std::span<const int64_t>(header->shape)};
   if (labels && shape.dims() != 1)
@@ -172,7 +179,8 @@ Result<Tensor> read_npy(const std::string& path, bool labels) {
   if (!fits || bytes > source.at_most_left() || (exact && bytes != *exact))
     return fail(ErrorKind::corrupt, cat(path, " announces elements '", type, "' of shape ", shape,
                                         fits ? cat(" = ", bytes, " bytes") : std::string(), ", but ",
-                                        exact ? cat(*exact, " bytes follow") : std::string("the compressed data cannot hold that many"),
+                                        exact ? cat(*exact, " bytes follow")
+                                              : std::string("the compressed data cannot hold that many"),
                                         " its header: it is damaged or cut short"));
   Tensor out = Tensor::empty(shape, labels ? DType::i32 : type == "|u1" ? DType::u8 : DType::f32);
   if (out.dtype() == DType::u8 || (out.dtype() == DType::f32 && type == "<f4")) {
@@ -196,7 +204,11 @@ Result<Tensor> read_npy(const std::string& path, bool labels) {
 
 }  // namespace
 
-Result<Tensor> read_npy_values(const std::string& path) { return read_npy(path, false); }
-Result<Tensor> read_npy_labels(const std::string& path) { return read_npy(path, true); }
+Result<Tensor> read_npy_values(const std::string& path) {
+  return read_npy(path, false);
+}
+Result<Tensor> read_npy_labels(const std::string& path) {
+  return read_npy(path, true);
+}
 
 }  // namespace troupe::ps

@@ -10,9 +10,9 @@ namespace troupe::ps {
 ///
 /// The permutation is never stored. A Feistel network permutes [0, 2^bits) and is walked until it falls below
 /// n (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA'02). So any position of any epoch
-/// costs the same (a resume at step 10^6 is as cheap as at step 0), workers of a process share nothing and lock
-/// nothing, and a data set of 10^9 samples needs no 4 GB table. A stored shuffle reads one number a sample;
-/// this computes one in about 30 ns, under 1 % of what the smallest model does with a sample.
+/// costs the same (a resume at step 10^6 is as cheap as at step 0), workers of a process share nothing and
+/// lock nothing, and a data set of 10^9 samples needs no 4 GB table. A stored shuffle reads one number a
+/// sample; this computes one in about 30 ns, under 1 % of what the smallest model does with a sample.
 ///
 /// A value; const calls are safe from any thread.
 class Sampler {

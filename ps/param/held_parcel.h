@@ -28,8 +28,8 @@ struct HeldParcel {
   std::map<WorkerId, Contribution> pending;  ///< sync: to step `version`, in the order they are summed
   /// Sync: parameters of `version` - 1, one a slice, for a worker that was restarted in that step. Empty at first.
   std::vector<Tensor> previous;
-  std::map<WorkerId, Envelope> waiting;      ///< pulls that may not be answered yet
-  std::vector<Read> reads;                   ///< by worker
+  std::map<WorkerId, Envelope> waiting;  ///< pulls that may not be answered yet
+  std::vector<Read> reads;               ///< by worker
   int64_t updates = 0;
 
   /// Every present worker has contributed to the step.

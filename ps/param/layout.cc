@@ -25,8 +25,8 @@ std::vector<Slice> cut(const std::vector<LayerSpec>& layers, int64_t limit) {
     const int64_t pieces = (count + limit - 1) / limit;
     const int64_t piece = pieces ? std::min(limit, round_up((count + pieces - 1) / pieces, kAlignElements)) : 0;
     for (int64_t begin = 0; begin < count; begin += piece)
-      slices.push_back({static_cast<SliceId>(slices.size()), static_cast<LayerId>(layer), begin,
-                        std::min(begin + piece, count), 0});
+      slices.push_back(
+          {static_cast<SliceId>(slices.size()), static_cast<LayerId>(layer), begin, std::min(begin + piece, count), 0});
   }
   return slices;
 }

@@ -49,8 +49,8 @@ Status check_schedule(const OptimizerOptions& o) {
     return require(o.min_rate >= 0 && o.min_rate <= o.learning_rate, "min_rate", o.min_rate,
                    "between 0 and learning_rate");
   }
-  return fail(ErrorKind::invalid, cat("optimizer.schedule = \"", o.schedule,
-                                      "\" is unknown; there are constant, step, cosine, linear"));
+  return fail(ErrorKind::invalid,
+              cat("optimizer.schedule = \"", o.schedule, "\" is unknown; there are constant, step, cosine, linear"));
 }
 
 }  // namespace

@@ -13,18 +13,18 @@ namespace troupe::ps {
 struct OptimizerOptions {
   std::string name = "sgd";  ///< sgd | adam | adamw | adagrad | rmsprop | lamb
   double learning_rate = 0.05;
-  double momentum = 0;       ///< sgd, rmsprop
+  double momentum = 0;  ///< sgd, rmsprop
   bool nesterov = false;
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
-  double alpha = 0.99;       ///< rmsprop's smoothing
-  double weight_decay = 0;   ///< on ParamKind::weight only; decoupled for adamw and lamb, L2 for the others
+  double alpha = 0.99;                ///< rmsprop's smoothing
+  double weight_decay = 0;            ///< on ParamKind::weight only; decoupled for adamw and lamb, L2 for the others
   std::string schedule = "constant";  ///< constant | step | cosine | linear, the last two after the warm-up
   int64_t warmup_steps = 0;
-  int64_t total_steps = 0;   ///< where cosine and linear end
-  int64_t step_size = 0;     ///< step: every so many steps ...
-  double gamma = 0.1;        ///< ... the rate is multiplied by this
-  double min_rate = 0;       ///< cosine and linear end here
+  int64_t total_steps = 0;  ///< where cosine and linear end
+  int64_t step_size = 0;    ///< step: every so many steps ...
+  double gamma = 0.1;       ///< ... the rate is multiplied by this
+  double min_rate = 0;      ///< cosine and linear end here
 };
 
 /// Learning rate at global step `step` (from 0): warm-up is linear from rate/warmup to rate.
@@ -44,12 +44,12 @@ struct SliceUpdate {
   std::span<float> out;
   std::span<const std::span<const float>> gradients;
   double gradient_scale = 1;
-  double clip_scale = 1;           ///< global-norm clipping: multiplies the gradient of all but statistics
-  double rate_scale = 1;           ///< multiplies the learning rate (scale = "samples" | "staleness")
+  double clip_scale = 1;  ///< global-norm clipping: multiplies the gradient of all but statistics
+  double rate_scale = 1;  ///< multiplies the learning rate (scale = "samples" | "staleness")
   std::span<const std::span<float>> state;
   std::span<const Segment> segments;
   int64_t schedule_step = 0;
-  int64_t updates = 0;             ///< optimizer steps this slice has had before (bias correction)
+  int64_t updates = 0;  ///< optimizer steps this slice has had before (bias correction)
 };
 
 /// What a server does with a gradient. An embedder may bring another one. Thread-safe: it holds no state.

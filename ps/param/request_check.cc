@@ -61,7 +61,8 @@ Status check_layout(const Layout& layout) {
   std::vector<int> times(layout.slices.size(), 0);
   for (size_t i = 0; i < layout.parcels.size(); ++i) {
     const Parcel& p = layout.parcels[i];
-    if (p.id != i || p.slices.empty()) return malformed("parcel ", i, " says id ", p.id, ", ", p.slices.size(), " slices");
+    if (p.id != i || p.slices.empty())
+      return malformed("parcel ", i, " says id ", p.id, ", ", p.slices.size(), " slices");
     for (SliceId s : p.slices)
       if (s >= layout.slices.size() || layout.slices[s].server != p.server || ++times[s] != 1 ||
           layout.policies[layout.slices[s].layer] != p.policy)
@@ -70,6 +71,12 @@ Status check_layout(const Layout& layout) {
   for (size_t i = 0; i < times.size(); ++i)
     if (times[i] == 0) return malformed("slice ", i, " is in no parcel");
   return {};
+}
+
+Status check_membership(const Membership& m) {
+  if (!m.layout) return malformed("membership ", m.generation, " has no layout");
+  if (m.rebase) TROUPE_TRY(check_step(*m.rebase, "rebase to step"));
+  return check_layout(*m.layout);
 }
 
 Status check_push(const Push& push, const Layout& layout, ServerId server) {

@@ -10,6 +10,9 @@ namespace troupe::ps {
 /// server and policy.
 Status check_layout(const Layout& layout);
 
+/// A possible step, and a layout that passes the check above.
+Status check_membership(const Membership& membership);
+
 /// The parcel is `server`'s and takes pushes; sizes, types and numbers are possible.
 Status check_push(const Push& push, const Layout& layout, ServerId server);
 

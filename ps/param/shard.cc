@@ -6,10 +6,8 @@
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/param/consistency.h>
-#include <troupe/ps/param/held_parcel.h>
-#include <troupe/ps/param/held_slice.h>
+#include <troupe/ps/param/holdings.h>
 #include <troupe/ps/param/layer_counts.h>
-#include <troupe/ps/param/push_window.h>
 #include <troupe/ps/param/recorded_order.h>
 #include <troupe/ps/param/request_check.h>
 #include <troupe/ps/param/step_norm.h>
@@ -51,28 +49,9 @@ constexpr Step kMaxStepsAhead = 1'000'000;
 constexpr Sequence kLeastWindow = 64;
 Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
 
-bool same_placement(const Layout& a, const Layout& b) {
-  const auto same = [](const Parcel& x, const Parcel& y) {
-    return x.id == y.id && x.server == y.server && x.policy == y.policy && x.slices == y.slices;
-  };
-  return a.slices == b.slices && std::ranges::equal(a.parcels, b.parcels, same);
-}
-
-struct WorkerSlot {
-  Incarnation incarnation = 0;
-  PushWindow window;
-  uint64_t install_round = 0;
-};
-
-// The parcel that a slice travels in, and where in it.
-struct SlicePlace {
-  ParcelId parcel = 0;
-  size_t index = 0;
-};
-
 }  // namespace
 
-struct Shard::Impl {
+struct Shard::Impl : Holdings {
   ShardOptions options;
   std::shared_ptr<ShardStore> store;
   InitialState initial;
@@ -81,11 +60,6 @@ struct Shard::Impl {
 
   bool store_open = false, replaying_store = false, serving = false, fenced = false;
   Generation generation = 0;
-  std::shared_ptr<const Layout> layout;
-  std::vector<WorkerSlot> workers;
-  std::map<SliceId, HeldSlice> slices;
-  std::map<ParcelId, HeldParcel> parcels;
-  std::map<SliceId, SlicePlace> places;
   std::optional<Partial> partial;  // sent; its verdict is awaited
   std::optional<uint64_t> snapshot_wanted;  // its round
 
@@ -108,8 +82,9 @@ struct Shard::Impl {
     send(e.from, std::move(refusal));
   }
 
-  void acknowledge(const Envelope& e, const Push& push) { send(e.from, PushAck{push.sequence, push.parcel, push.step}); }
-
+  void acknowledge(const Envelope& e, const Push& push) {
+    send(e.from, PushAck{push.sequence, push.parcel, push.step});
+  }
 
   // True once the event is in the store: only then may it have an effect.
   bool promise(Generation by, const Envelope& event) {
@@ -186,22 +161,10 @@ struct Shard::Impl {
     settle_all();
   }
 
-  static Status check_membership(const Membership& m) {
-    if (!m.layout) return fail(ErrorKind::invalid, cat("membership ", m.generation, " has no layout"));
-    if (m.rebase && *m.rebase < 0) return fail(ErrorKind::invalid, cat("rebase to step ", *m.rebase));
-    return check_layout(*m.layout);
-  }
-
-  // Against what is here: clocks cannot be carried to other parcels, nor contributions to another step.
-  Status check_change(const Membership& m) const {
-    if (layout && !m.rebase && !same_placement(*layout, *m.layout))
-      return fail(ErrorKind::invalid, cat("membership ", m.generation, " changes the layout but says no step to go on from"));
-    if (m.rebase)
-      for (const auto& [id, p] : parcels)
-        if (!p.pending.empty())
-          return fail(ErrorKind::invalid, cat("membership ", m.generation, " rebases to step ", *m.rebase, " while parcel ",
-                                              id, " holds ", p.pending.size(), " contributions to step ", p.version));
-    return {};
+  void adopt(const Membership& m) {
+    generation = m.generation;
+    if (m.rebase) partial.reset();
+    take_over(m, options.self.index, initial, *options.optimizer);
   }
 
   bool open_store(Generation by) {
@@ -225,78 +188,28 @@ struct Shard::Impl {
     return false;
   }
 
-  void adopt(const Membership& m) {
-    generation = m.generation;
-    const bool other_placement = !layout || !same_placement(*layout, *m.layout);
-    layout = m.layout;
-    if (other_placement) hold_layout();
-    seat(m.workers);
-    if (!m.rebase) return;
-    partial.reset();
-    for (auto& [id, p] : parcels) {
-      p.clock.rebase(*m.rebase);
-      p.version = *m.rebase;
-      p.previous.clear();
-    }
-  }
-
-  void hold_layout() {
-    auto before = std::exchange(slices, {});
-    for (const Slice& slice : layout->slices) {
-      if (slice.server != options.self.index) continue;
-      const auto kept = before.find(slice.id);
-      if (kept != before.end() && kept->second.slice() == slice)
-        slices.emplace(slice.id, std::move(kept->second));
-      else
-        slices.emplace(slice.id, HeldSlice(*layout, slice, initial(slice), *options.optimizer));
-    }
-    parcels.clear();
-    places.clear();
-    for (const Parcel& parcel : layout->parcels) {
-      if (parcel.server != options.self.index) continue;
-      parcels[parcel.id];
-      for (size_t i = 0; i < parcel.slices.size(); ++i) places[parcel.slices[i]] = {parcel.id, i};
-    }
-  }
-
-  // A new incarnation starts its sequence again and repeats its step: only its clocks stay.
-  void seat(const std::vector<Incarnation>& incarnations) {
-    workers.resize(incarnations.size());
-    for (auto& [id, p] : parcels) {
-      p.clock.resize(workers.size());
-      p.reads.resize(workers.size());
-      std::erase_if(p.waiting, [&](const auto& pull) { return pull.first >= workers.size(); });
-    }
-    for (WorkerId w = 0; w < workers.size(); ++w) {
-      const bool replaced = workers[w].incarnation != incarnations[w];
-      if (replaced) workers[w] = {incarnations[w]};
-      for (auto& [id, p] : parcels) {
-        p.clock.set_present(w, incarnations[w] != 0);
-        if (replaced) p.waiting.erase(w), p.reads[w] = {};
-      }
-    }
-  }
-
   // ---- pushes ---------------------------------------------------------------------------------------------------
 
   void on_push(const Envelope& e, const Push& push) {
     if (!sender_is_current(e)) return;
     const auto refuse_malformed = [&](std::string why) { refuse(e, Refused::Reason::malformed, std::move(why)); };
-    if (const Status ok = check_push(push, *layout, options.self.index); !ok) return refuse_malformed(ok.error().message);
+    if (const Status ok = check_push(push, *layout, options.self.index); !ok)
+      return refuse_malformed(ok.error().message);
     const WorkerId worker = e.from.index;
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
     const Sequence width = window_width(parcels.size());
     const auto place = workers[worker].window.place(push.sequence, width);
     if (place == PushWindow::Place::beyond)
-      return refuse_malformed(cat("sequence ", push.sequence, " is more than ", width, " above ",
-                                  workers[worker].window.high_water()));
+      return refuse_malformed(
+          cat("sequence ", push.sequence, " is more than ", width, " above ", workers[worker].window.high_water()));
     if (push.step < owed) return on_repeated(e, push, place);
     if (place == PushWindow::Place::taken)
       return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
     const Policy& policy = layout->parcels[push.parcel].policy;
     if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
-      return refuse_malformed(cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
+      return refuse_malformed(
+          cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
     const Event event{Event::Kind::push, worker, push.parcel, push.step};
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (promise(generation, e)) take(e, push);
@@ -406,8 +319,7 @@ struct Shard::Impl {
       if (!is_sync(id)) continue;
       const HeldParcel& p = parcels.at(id);
       const int64_t total = p.samples();
-      const auto norm = measure(parts_of(p, index), slice.segments(),
-                                total ? 1 / static_cast<double>(total) : 0);
+      const auto norm = measure(parts_of(p, index), slice.segments(), total ? 1 / static_cast<double>(total) : 0);
       result.sum_of_squares += norm.sum_of_squares;
       if (!norm.finite) blame(cat("layer ", layout->layers[slice.slice().layer].name, ", worker ", norm.culprit));
       for (const auto& [worker, c] : p.pending)
@@ -466,8 +378,8 @@ struct Shard::Impl {
     const Step oldest = p.version - (p.previous.empty() ? 0 : 1);
     // What a restarted worker repeats of a step that counts already has no effect, so any version will do.
     if (policy.aggregates() && pull.step < oldest && pull.step >= p.clock.at(worker))
-      return refuse(e, Refused::Reason::malformed, cat("parcel ", pull.parcel, " is at version ", p.version, "; step ",
-                                                       pull.step, " is gone"));
+      return refuse(e, Refused::Reason::malformed,
+                    cat("parcel ", pull.parcel, " is at version ", p.version, "; step ", pull.step, " is gone"));
     if (pull.step - p.clock.at(worker) > kMaxStepsAhead && policy.mode != Mode::all_reduce)
       return refuse(e, Refused::Reason::malformed, cat("step ", pull.step, ", clock ", p.clock.at(worker)));
     const Event event{Event::Kind::pull, worker, pull.parcel, pull.step};
@@ -502,8 +414,7 @@ struct Shard::Impl {
     read = {pull.step, p.updates};
     if (!first) return;
     counts.read(*layout, pull.parcel, lag);
-    if (layout->parcels[pull.parcel].policy.immediate())
-      happened({Event::Kind::pull, worker, pull.parcel, pull.step});
+    if (layout->parcels[pull.parcel].policy.immediate()) happened({Event::Kind::pull, worker, pull.parcel, pull.step});
   }
 
   void answer_waiting(ParcelId id, HeldParcel& p) {
@@ -536,12 +447,6 @@ struct Shard::Impl {
     send(e.from, InstallAck{install.round});
   }
 
-  std::vector<SliceState> state() const {
-    std::vector<SliceState> all;
-    for (const auto& [id, slice] : slices) all.push_back(slice.state());
-    return all;
-  }
-
   // Every push of a step may be acknowledged while its verdict is still on its way: then the snapshot waits.
   void on_snapshot(const Envelope&, const Snapshot& wanted) { snapshot_wanted = wanted.round; }
 
@@ -558,7 +463,8 @@ struct Shard::Impl {
 
 Shard::Shard(ShardOptions options, std::shared_ptr<ShardStore> store, InitialState initial)
     : impl_(std::make_unique<Impl>()) {
-  TROUPE_CHECK(options.optimizer && store && initial && options.global_batch > 0, "global batch ", options.global_batch);
+  TROUPE_CHECK(options.optimizer && store && initial && options.global_batch > 0, "global batch ",
+               options.global_batch);
   impl_->options = std::move(options);
   impl_->store = std::move(store);
   impl_->initial = std::move(initial);

@@ -16,11 +16,11 @@ namespace troupe::ps {
 enum class ImmediateScale : uint8_t { none, samples, staleness };
 
 struct ShardOptions {
-  Endpoint self;                 ///< server, index, incarnation
+  Endpoint self;  ///< server, index, incarnation
   Endpoint coordinator{Role::coordinator, 0, 1};
   std::shared_ptr<const Optimizer> optimizer;
   ImmediateScale scale = ImmediateScale::samples;
-  int64_t global_batch = 1;      ///< samples; for ImmediateScale::samples
+  int64_t global_batch = 1;  ///< samples; for ImmediateScale::samples
   /// Sync steps wait for the coordinator's verdict: set when clipping is on or a non-finite gradient skips.
   bool needs_verdict = false;
 };

@@ -13,8 +13,8 @@ class Fence {
  public:
   Status open(Generation generation) {
     if (newest_ && generation <= *newest_)
-      return fail(ErrorKind::cancelled, cat("the store was opened by generation ", *newest_, ", not to be opened by ",
-                                            generation));
+      return fail(ErrorKind::cancelled,
+                  cat("the store was opened by generation ", *newest_, ", not to be opened by ", generation));
     newest_ = generation;
     return {};
   }

@@ -6,17 +6,6 @@
 #include <troupe/ps/param/optimizers/blocks.h>
 
 namespace troupe::ps {
-namespace {
-
-double sum_of_squares(const float* values, int64_t n) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
-
-}  // namespace
-
 SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segment>& segments, double scale) {
   SliceNorm norm;
   if (parts.empty()) return norm;
@@ -27,7 +16,7 @@ SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segm
   double all = 0;
   for (const Segment& segment : segments)
     for_each_block(sum, segment, [&](int64_t, int64_t n, const float* g) {
-      const double squares = sum_of_squares(g, n);  // no finite float's square overflows a double
+      const double squares = sum_of_squares(g, n);
       all += squares;
       if (segment.kind != ParamKind::statistic) norm.sum_of_squares += squares;
     });

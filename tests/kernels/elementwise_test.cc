@@ -134,6 +134,9 @@ BOOST_AUTO_TEST_CASE(CountsThatDifferFailWithTheirValues) {
   BOOST_TEST(failure_without("input is [4]", [&] { op.weighted_sum(stream, inputs, two, y); }) == "");
   BOOST_TEST(failure_without("2 inputs, 1 weights", [&] { op.weighted_sum(stream, inputs, one, y); }) == "");
   BOOST_TEST(failure_without("0 inputs, 0 weights", [&] { op.weighted_sum(stream, {}, {}, y); }) == "");
+  Tensor none;
+  BOOST_TEST(failure_without("y is an empty tensor", [&] { op.fill(stream, 1, none); }) == "");
+  BOOST_TEST(failure_without("y is an empty tensor", [&] { op.scale(stream, 1, none); }) == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -53,9 +53,10 @@ BOOST_AUTO_TEST_CASE(WriteAddAddsInTheOrderOfIds) {
 
 BOOST_AUTO_TEST_CASE(NoIdsAreLegal) {
   Stream stream;
+  const Tensor none = Tensor::empty({0}, DType::i32);
   Tensor y = Tensor::empty({0, 3}), dtable = unwritten({2, 3}, DType::f32);
-  op.embedding(stream, Tensor::zeros({2, 3}), ids_of({}), y);
-  op.embedding_gradient(stream, ids_of({}), y, Write::set, dtable);
+  op.embedding(stream, Tensor::zeros({2, 3}), none, y);
+  op.embedding_gradient(stream, none, y, Write::set, dtable);
   BOOST_TEST(dot(dtable, dtable) == 0);
 }
 

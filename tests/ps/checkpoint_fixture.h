@@ -31,7 +31,8 @@ struct CheckpointFixture {
     for (ps::LayerId layer = 0; layer < out.layers.size(); ++layer)
       for (int64_t begin = 0; begin < out.layers[layer].count; begin += slice_count) {
         const auto id = static_cast<ps::SliceId>(out.slices.size());
-        out.slices.push_back({id, layer, begin, std::min(begin + slice_count, out.layers[layer].count), id % servers});
+        out.slices.push_back(
+            {id, layer, begin, std::min(begin + slice_count, out.layers[layer].count), id % servers});
       }
     return out;
   }
@@ -51,7 +52,8 @@ struct CheckpointFixture {
     std::vector<ps::SliceState> out;
     for (const ps::Slice& s : layout.slices) {
       ps::SliceState state{s.id, numbers(s, step, -1), {}, step};
-      for (size_t v = 0; v < state_names.size(); ++v) state.state.push_back(numbers(s, step, static_cast<int>(v)));
+      for (size_t v = 0; v < state_names.size(); ++v)
+        state.state.push_back(numbers(s, step, static_cast<int>(v)));
       out.push_back(std::move(state));
     }
     return out;
@@ -62,8 +64,13 @@ struct CheckpointFixture {
   Result<ps::CheckpointStore::Saved> try_save(ps::Step step, int64_t keep = 3, uint32_t servers = 2) const {
     const ps::Layout l = layout(servers, 16);
     const auto states = slices(l, step);
-    return store(keep).save({l, states, step, {.train_samples = 100, .begin = step % 100, .step = step}, "adam",
-                             state_names, {{"loss", 0.1}}});
+    return store(keep).save({l,
+                             states,
+                             step,
+                             {.train_samples = 100, .begin = step % 100, .step = step},
+                             "adam",
+                             state_names,
+                             {{"loss", 0.1}}});
   }
   ps::CheckpointStore::Saved save(ps::Step step, int64_t keep = 3, uint32_t servers = 2) const {
     const auto saved = try_save(step, keep, servers);
@@ -89,7 +96,8 @@ struct CheckpointFixture {
   bool holds(const ps::Checkpoint& c, const ps::Layout& l, ps::Step step) const {
     for (const ps::Slice& s : l.slices) {
       const auto state = c.slice(s);
-      if (!state || state->slice != s.id || state->updates != step || state->state.size() != state_names.size())
+      if (!state || state->slice != s.id || state->updates != step ||
+          state->state.size() != state_names.size())
         return false;
       for (int v = -1; v < static_cast<int>(state_names.size()); ++v) {
         const Tensor& t = v < 0 ? state->values : state->state[static_cast<size_t>(v)];
@@ -105,7 +113,8 @@ struct CheckpointFixture {
   }
   bool rubbish() const {
     const auto all = names();
-    return std::any_of(all.begin(), all.end(), [](const std::string& name) { return name.ends_with(".tmp"); });
+    return std::any_of(all.begin(), all.end(),
+                       [](const std::string& name) { return name.ends_with(".tmp"); });
   }
 };
 

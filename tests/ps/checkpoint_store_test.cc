@@ -10,7 +10,8 @@ BOOST_FIXTURE_TEST_SUITE(checkpoint_store, CheckpointFixture)
 
 BOOST_AUTO_TEST_CASE(TheNewestOnesAreKept) {
   for (const Step step : {10, 20, 30, 40}) save(step, 2);
-  BOOST_TEST(names() == (std::vector<std::string>{"step-00000030", "step-00000040"}), boost::test_tools::per_element());
+  BOOST_TEST(names() == (std::vector<std::string>{"step-00000030", "step-00000040"}),
+             boost::test_tools::per_element());
   BOOST_TEST(newest_step() == 40);
 }
 
@@ -36,7 +37,8 @@ BOOST_AUTO_TEST_CASE(ForeignFoldersAreLeftAlone) {
   BOOST_REQUIRE(disk->make_folder(join_path(folder, "best")).has_value());
   save(10, 1);
   save(20, 1);
-  BOOST_TEST(names() == (std::vector<std::string>{"best", "step-00000020", "step-7"}), boost::test_tools::per_element());
+  BOOST_TEST(names() == (std::vector<std::string>{"best", "step-00000020", "step-7"}),
+             boost::test_tools::per_element());
 }
 
 // Training went on from 10 because 20 was damaged, and reaches 15, then 20 once more.
@@ -45,7 +47,8 @@ BOOST_AUTO_TEST_CASE(AResumedRunReplacesTheCourseThatWasGivenUp) {
   save(20);
   disk->bytes(join_path(folder, "step-00000020/manifest.json"))[5] ^= 1;
   save(15);
-  BOOST_TEST(names() == (std::vector<std::string>{"step-00000010", "step-00000015"}), boost::test_tools::per_element());
+  BOOST_TEST(names() == (std::vector<std::string>{"step-00000010", "step-00000015"}),
+             boost::test_tools::per_element());
   save(20);
   BOOST_TEST(newest_step() == 20);
 }
@@ -115,7 +118,8 @@ BOOST_AUTO_TEST_CASE(AFailingCallLeavesThePreviousAndNoRubbish) {
       met = f.disk->calls() >= call;
       if (!saved) {
         ++failures;
-        BOOST_TEST((saved.error().kind == (fault == DiskFault::input_output ? ErrorKind::failed : ErrorKind::exhausted)));
+        BOOST_TEST((saved.error().kind ==
+                    (fault == DiskFault::input_output ? ErrorKind::failed : ErrorKind::exhausted)));
         BOOST_TEST(saved.error().message.find("step 20 not saved") != std::string::npos);
         BOOST_TEST(!f.rubbish(), "call " << call);
         BOOST_TEST(f.newest_step() >= 10);
@@ -177,8 +181,8 @@ BOOST_AUTO_TEST_CASE(EqualParametersGiveEqualExports) {
   const auto file = SafetensorsFile::open(*disk, "a.safetensors");
   std::vector<std::string> exported;
   for (const auto& entry : file->entries()) exported.push_back(entry.name);
-  BOOST_TEST(exported == (std::vector<std::string>{"a_last.bias", "a_last.weight", "fc1.bias", "fc1.weight", "norm.mean",
-                                                   "norm.scale"}),
+  BOOST_TEST(exported == (std::vector<std::string>{"a_last.bias", "a_last.weight", "fc1.bias", "fc1.weight",
+                                                   "norm.mean", "norm.scale"}),
              boost::test_tools::per_element());
 }
 

@@ -25,6 +25,17 @@ Status verified(const CheckpointFixture& f, const std::string& folder) {
   return {};
 }
 
+/// A manifest with one thing changed and a checksum that fits the change.
+std::string resealed(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from), seal = text.find(",\n \"checksum\"");
+  BOOST_REQUIRE((at < seal && seal != std::string::npos));
+  text = text.substr(0, seal).replace(at, from.size(), to);
+  Digest digest;
+  digest.update(std::as_bytes(std::span(text)));
+  digest.update(std::as_bytes(std::span("\n}", 2)));
+  return text + ",\n \"checksum\": \"" + digest.hex() + "\"\n}\n";
+}
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(checkpoint, CheckpointFixture)
@@ -49,8 +60,8 @@ BOOST_AUTO_TEST_CASE(FilesDoNotDependOnPlacementOrOnTheOrderOfSlices) {
   auto states = slices(l, 7);
   std::reverse(states.begin(), states.end());
   std::swap(states[0], states[2]);
-  const auto saved = other.store().save({l, states, 7, {.train_samples = 100, .begin = 7, .step = 7}, "adam", state_names,
-                                         {{"loss", 0.1}}});
+  const auto saved = other.store().save(
+      {l, states, 7, {.train_samples = 100, .begin = 7, .step = 7}, "adam", state_names, {{"loss", 0.1}}});
   BOOST_REQUIRE(saved.has_value());
   BOOST_TEST((bytes_of(other, saved->folder) == one));
 }
@@ -61,7 +72,8 @@ BOOST_AUTO_TEST_CASE(TheManifestComesBackAsItWas) {
   states[1].updates = 9;  // fc1 [16, 32)
   const DealerState dealer{100, 2, 40, 77, {{1, 90, 10}, {2, 0, 8}}};
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const auto saved = store().save({l, states, 77, dealer, "adam", state_names, {{"loss", 0.123456789012345}, {"bad", nan}}});
+  const auto saved =
+      store().save({l, states, 77, dealer, "adam", state_names, {{"loss", 0.123456789012345}, {"bad", nan}}});
   BOOST_REQUIRE(saved.has_value());
   const auto search = newest();
   const Manifest& m = search.newest->manifest();
@@ -97,7 +109,8 @@ BOOST_AUTO_TEST_CASE(ASliceMissingDoubledOrOfAnotherSizeIsAnErrorThatNamesIt) {
   doubled.push_back(doubled[1]);
   small[1].values = small[4].values;
   stateless[1].state.pop_back();
-  BOOST_TEST(error(missing).find("slice 7 (a_last [32, 33), server 1) is missing") != std::string::npos, error(missing));
+  BOOST_TEST(error(missing).find("slice 7 (a_last [32, 33), server 1) is missing") != std::string::npos,
+             error(missing));
   BOOST_TEST(error(doubled).find("slice 1 (fc1 [16, 32), server 1) was given twice") != std::string::npos);
   BOOST_TEST(error(small).find("8 values") != std::string::npos);
   BOOST_TEST(error(stateless).find("1 state vectors") != std::string::npos);
@@ -164,11 +177,36 @@ BOOST_AUTO_TEST_CASE(ACheckpointOfAnotherModelOrOptimizerDoesNotFit) {
   BOOST_TEST(error(layers(), "sgd").find("trained with adam") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(ACheckpointOfALaterFormatIsRefusedByItsNumber) {
-  const Manifest m;
-  std::string text = *to_json(m);
+BOOST_AUTO_TEST_CASE(AManifestThatWasEditedIsRefused) {
+  const std::string text = *to_json(Manifest{});
   BOOST_TEST(parse_manifest(text, "x").has_value());
-  BOOST_TEST(parse_manifest(text + ' ', "x").error().message.find("checksum") != std::string::npos);
+  for (const std::string& edited : {text + ' ', ' ' + text, resealed(text, "\"step\": 0", "\"step\":  0")})
+    BOOST_TEST(parse_manifest(edited, "x").error().message.find("checksum") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(AManifestOfALaterFormatIsRefusedByItsNumber) {
+  const auto m = parse_manifest(resealed(*to_json(Manifest{}), "\"format\": 1", "\"format\": 2"), "x");
+  BOOST_REQUIRE(!m.has_value());
+  BOOST_TEST(m.error().message.find("format 2") != std::string::npos, m.error().message);
+}
+
+BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
+  Manifest m;
+  m.layers = layers();
+  m.updates = {{{48, 1}}, {{24, 1}}, {{33, 1}}};
+  const std::string text = *to_json(m);
+  BOOST_TEST(parse_manifest(text, "x").has_value());
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"\"offset\": 40", "\"offset\": 41"},
+                                                        {"\"count\": 48", "\"count\": 49"},
+                                                        {"\"bias\"", "\"odd\""},
+                                                        {"\"step\": 0", "\"step\": \"0\""},
+                                                        {"\"optimizer\"", "\"optimiser\""}}) {
+    const auto parsed = parse_manifest(resealed(text, from, to), "x");
+    BOOST_REQUIRE_MESSAGE(!parsed.has_value(), to);
+    BOOST_TEST(parsed.error().message.find("is not a checkpoint's manifest") != std::string::npos,
+               parsed.error().message);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(RealFilesHoldWhatWasSaved) {

@@ -20,11 +20,13 @@ BOOST_AUTO_TEST_SUITE(cifar)
 
 BOOST_AUTO_TEST_CASE(FilesAreReadOneAfterTheOther) {
   const TempFolder folder;
-  const auto first = folder.write("1", record("\3", 'a') + record("\4", 'b')), second = folder.write("2", record("\5", 'c'));
+  const auto first = folder.write("1", record("\3", 'a') + record("\4", 'b')),
+             second = folder.write("2", record("\5", 'c'));
   const auto samples = read_cifar(Cifar::ten, {first, second});
   BOOST_REQUIRE(samples.has_value());
   BOOST_TEST((samples->values.shape() == Shape{3, 3, 32, 32}));
-  BOOST_TEST(samples->labels.span<int32_t>() == (std::vector<int32_t>{3, 4, 5}), boost::test_tools::per_element());
+  BOOST_TEST(samples->labels.span<int32_t>() == (std::vector<int32_t>{3, 4, 5}),
+             boost::test_tools::per_element());
   BOOST_TEST(samples->values.data<uint8_t>()[2 * 3072] == 'c');
 }
 

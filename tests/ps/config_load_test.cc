@@ -182,6 +182,10 @@ BOOST_AUTO_TEST_CASE(AMisspelledTableIsNamedOnce) {
   BOOST_TEST(error_of("[trian]\nepochs = 3\nseed = 1\n") == "x.toml:1:2: unknown table [trian]; did you mean [train]?");
 }
 
+BOOST_AUTO_TEST_CASE(ATableIsNoSetting) {
+  BOOST_TEST(error_of("train = 3") == "x.toml:1:1: train is a table of settings: set one of them, as in train.epochs");
+}
+
 BOOST_AUTO_TEST_CASE(ASingleUpdateTableIsExplained) {
   BOOST_TEST(error_of("[update]\nmode = \"sync\"\n") == "x.toml:1:2: [update] is a list of tables: write [[update]]");
 }

@@ -89,9 +89,12 @@ BOOST_AUTO_TEST_CASE(TheSlowestIsTheMinimumOfThosePresentWhateverHappens) {
   VectorClock clock(5);
   for (int i = 0; i < 5000; ++i) {
     const auto worker = static_cast<WorkerId>(random.below(clock.size()));
-    if (random.chance(0.01)) clock.resize(3 + random.below(5));
-    else if (random.chance(0.1)) clock.set_present(worker, random.chance(0.7));
-    else clock.advance(worker, clock.at(worker) + static_cast<Step>(random.below(3)));
+    if (random.chance(0.01))
+      clock.resize(3 + random.below(5));
+    else if (random.chance(0.1))
+      clock.set_present(worker, random.chance(0.7));
+    else
+      clock.advance(worker, clock.at(worker) + static_cast<Step>(random.below(3)));
     Step slowest = std::numeric_limits<Step>::max();
     for (WorkerId w = 0; w < clock.size(); ++w)
       if (clock.present(w)) slowest = std::min(slowest, clock.at(w));

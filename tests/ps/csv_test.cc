@@ -80,7 +80,8 @@ BOOST_AUTO_TEST_CASE(AnEmptyCellIsAnErrorWithItsPlace) {
 BOOST_AUTO_TEST_CASE(ATextCellIsAnErrorWithItsPlace) {
   BOOST_TEST(has(error("x,y\n1,2\n3,four\n"), "t.csv:3:3: column 'y' holds 'four'"));
   BOOST_TEST(has(error("1,2\n3x,4\n"), "t.csv:2:1"));
-  for (const char* bad : {"nan", "inf", "1e999"}) BOOST_TEST(has(error(cat("1,2\n", bad, ",4\n")), "t.csv:2:1"));
+  for (const char* bad : {"nan", "inf", "1e999"})
+    BOOST_TEST(has(error(cat("1,2\n", bad, ",4\n")), "t.csv:2:1"));
 }
 
 BOOST_AUTO_TEST_CASE(ARowOfAnotherLengthIsAnErrorWithBothLengths) {
@@ -88,7 +89,8 @@ BOOST_AUTO_TEST_CASE(ARowOfAnotherLengthIsAnErrorWithBothLengths) {
 }
 
 BOOST_AUTO_TEST_CASE(ALabelThatIsNoWholeNumberIsAnError) {
-  for (const char* bad : {"-1", "1.5", "3000000000"}) BOOST_TEST(has(error(cat("1,2\n4,", bad, "\n")), "t.csv:2:3: the label"));
+  for (const char* bad : {"-1", "1.5", "3000000000"})
+    BOOST_TEST(has(error(cat("1,2\n4,", bad, "\n")), "t.csv:2:3: the label"));
 }
 
 BOOST_AUTO_TEST_CASE(AnUnknownLabelColumnIsAnErrorThatListsTheColumns) {
@@ -96,7 +98,9 @@ BOOST_AUTO_TEST_CASE(AnUnknownLabelColumnIsAnErrorThatListsTheColumns) {
   BOOST_TEST(has(error("1,2\n", "2"), "2 columns"));
 }
 
-BOOST_AUTO_TEST_CASE(AnUnclosedQuoteIsAnErrorWhereItOpens) { BOOST_TEST(has(error("1,2\n3,\"4\n5,6\n"), "t.csv:2:3")); }
+BOOST_AUTO_TEST_CASE(AnUnclosedQuoteIsAnErrorWhereItOpens) {
+  BOOST_TEST(has(error("1,2\n3,\"4\n5,6\n"), "t.csv:2:3"));
+}
 
 BOOST_AUTO_TEST_CASE(ATableWithoutSamplesIsAnError) {
   for (const char* text : {"", "\n\n", "x,y\n"}) BOOST_TEST(has(error(text), "holds no samples"));

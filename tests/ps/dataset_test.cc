@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_SUITE(dataset)
 
 BOOST_AUTO_TEST_CASE(GatherConvertsAndNormalisesEachChannel) {
   const Tensor values = bytes_to({3, 2, 5, 9});  // 45 values a channel: a whole block and a rest
-  const auto set = MemoryDataset::make("x", values, labels_of({2, 0, 1}), 3, {1.0 / 255, {0.5, 0.25}, {2, 4}});
+  const auto set =
+      MemoryDataset::make("x", values, labels_of({2, 0, 1}), 3, {1.0 / 255, {0.5, 0.25}, {2, 4}});
   BOOST_REQUIRE(set.has_value());
   Tensor inputs = Tensor::empty({2, 2, 5, 9}), labels = Tensor::empty({2}, DType::i32);
   const std::vector<uint32_t> samples{2, 0};
@@ -68,7 +69,8 @@ BOOST_AUTO_TEST_CASE(FloatSamplesAreGatheredUnchangedByDefault) {
   const auto set = MemoryDataset::make("x", Tensor::from<float>(numbers, {2, 2}), labels_of({0, 1}), 2, {});
   Tensor inputs = Tensor::empty({3, 2}), labels = Tensor::empty({3}, DType::i32);
   (*set)->gather(std::vector<uint32_t>{1, 1, 0}, inputs, labels);
-  BOOST_TEST(inputs.span<float>() == (std::vector<float>{3, 4, 3, 4, 1.5f, -2}), boost::test_tools::per_element());
+  BOOST_TEST(inputs.span<float>() == (std::vector<float>{3, 4, 3, 4, 1.5f, -2}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(ImagesAndLabelsOfDifferentCountsAreAnErrorWithBoth) {
@@ -85,8 +87,9 @@ BOOST_AUTO_TEST_CASE(ALabelOutOfRangeIsAnErrorThatNamesTheSample) {
 }
 
 BOOST_AUTO_TEST_CASE(ANormalisationThatDoesNotFitIsAnError) {
-  BOOST_TEST(error_of(bytes_to({3, 3, 4}), labels_of({0, 0, 0}), 1, {1, {0, 0}, {1}}).find("data.mean has 2") !=
-             std::string::npos);
+  BOOST_TEST(
+      error_of(bytes_to({3, 3, 4}), labels_of({0, 0, 0}), 1, {1, {0, 0}, {1}}).find("data.mean has 2") !=
+      std::string::npos);
   BOOST_TEST(error_of(bytes_to({3, 3, 4}), labels_of({0, 0, 0}), 1, {1, {0}, {0}}).find("data.std") !=
              std::string::npos);
 }
@@ -152,7 +155,8 @@ BOOST_AUTO_TEST_CASE(TestSamplesOfAnotherShapeAreAnError) {
   DataOptions options;
   options.format = "csv";
   options.path = folder.path();
-  BOOST_TEST(load_error(options).find("test.csv has samples of shape [1]") != std::string::npos, load_error(options));
+  BOOST_TEST(load_error(options).find("test.csv has samples of shape [1]") != std::string::npos,
+             load_error(options));
 }
 
 BOOST_AUTO_TEST_CASE(AnUnknownFormatIsAnErrorThatListsTheFormats) {

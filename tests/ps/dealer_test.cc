@@ -31,7 +31,8 @@ Dealer make(const DealerOptions& o, std::optional<DealerState> state = {}) {
 /// How often each position of each epoch was dealt.
 class Coverage {
  public:
-  Coverage(int64_t samples, int64_t epochs) : samples_(samples), seen_(static_cast<size_t>(samples * epochs)) {}
+  Coverage(int64_t samples, int64_t epochs)
+      : samples_(samples), seen_(static_cast<size_t>(samples * epochs)) {}
 
   void add(const SampleRange& r) {
     for (int64_t i = r.begin; i < r.begin + r.count; ++i) {
@@ -105,7 +106,8 @@ BOOST_AUTO_TEST_CASE(AWorkerWithoutSamplesInAShortBatchStillTakesTheStep) {
 BOOST_AUTO_TEST_CASE(EveryPositionOfEveryEpochIsDealtOnce) {
   Random random(5);
   for (const bool lockstep : {true, false})
-    for (const auto& batches : std::vector<std::vector<int64_t>>{{1}, {4}, {48, 16}, {3, 3, 2, 2}, {1, 9}, {200}})
+    for (const auto& batches :
+         std::vector<std::vector<int64_t>>{{1}, {4}, {48, 16}, {3, 3, 2, 2}, {1, 9}, {200}})
       for (const int64_t samples : {10, 63, 64, 65, 128, 199}) {
         Dealer d = make(options(samples, 3, batches, lockstep));
         Coverage coverage(samples, 3);
@@ -277,10 +279,14 @@ BOOST_AUTO_TEST_CASE(AStateOfAnotherDataSetIsAnError) {
   BOOST_TEST(error.find("99 samples") != std::string::npos, error);
 }
 
-BOOST_AUTO_TEST_CASE(AStateWithRangesThatWereNotDealtIsAnError) {
-  DealerState state{.train_samples = 100, .epoch = 0, .begin = 10};
-  state.returned = {{0, 5, 10}};
-  BOOST_TEST(error_of(options(100, 1, {10}, true), state).find("makes no sense") != std::string::npos);
+BOOST_AUTO_TEST_CASE(AStateWithRangesThatCannotBeIsAnError) {
+  const std::vector<std::vector<SampleRange>> bad{
+      {{0, 5, 10}}, {{1, 0, 1}}, {{0, -1, 2}}, {{0, 0, 0}}, {{0, 0, 4}, {0, 3, 2}}, {{0, 4, 2}, {0, 0, 2}}};
+  for (const auto& returned : bad) {
+    const DealerState state{.train_samples = 100, .begin = 10, .returned = returned};
+    const std::string error = error_of(options(100, 1, {10}, true), state);
+    BOOST_TEST(error.find("makes no sense") != std::string::npos, error);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -19,9 +19,12 @@ std::string bytes(std::initializer_list<int> values) {
 }
 
 /// Two images of 2 x 3.
-const std::string kImages = bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255});
+const std::string kImages =
+    bytes({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255});
 
-std::string error_of(const Result<Tensor>& result) { return result ? "no error" : result.error().message; }
+std::string error_of(const Result<Tensor>& result) {
+  return result ? "no error" : result.error().message;
+}
 
 bool says(const Result<Tensor>& result, std::initializer_list<const char*> words) {
   for (const char* word : words)
@@ -33,7 +36,8 @@ bool says(const Result<Tensor>& result, std::initializer_list<const char*> words
 std::string gzipped(const std::string& text) {
   std::string out = bytes({0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, /* last block, stored: */ 1});
   const auto n = text.size();
-  for (const size_t half : {n, ~n & 0xffff}) out += bytes({static_cast<int>(half & 255), static_cast<int>(half >> 8)});
+  for (const size_t half : {n, ~n & 0xffff})
+    out += bytes({static_cast<int>(half & 255), static_cast<int>(half >> 8)});
   out += text;
   uint32_t crc = ~0u;
   for (const char c : text) {
@@ -87,7 +91,8 @@ BOOST_AUTO_TEST_CASE(TrailingBytesAreAnError) {
 BOOST_AUTO_TEST_CASE(AHeaderThatLiesIsRefusedBeforeMemoryIsTaken) {
   const TempFolder folder;
   // 2^32 - 1 images of 2^32 - 1 by 3 bytes: overflows; 2^24 images of 2 x 3: fits no file of this size.
-  const std::string overflowing = bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 3, 1, 2});
+  const std::string overflowing =
+      bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 3, 1, 2});
   std::string large = kImages;
   large[4] = 1;
   const size_t before = buffer_stats().used_bytes;

@@ -22,11 +22,10 @@ std::vector<Policy> all(size_t n, Policy policy = {}) { return std::vector<Polic
 
 // Parameters (weights and bias) of each layer of two real models.
 const std::vector<int64_t> kMlp = {784 * 512 + 512, 512 * 256 + 256, 256 * 10 + 10};
-const std::vector<int64_t> kResnet18 = {9408,   128,    36864,   128,    36864,   128,    36864,   128,     36864,   128,
-                                        73728,  256,    147456,  256,    8192,    256,    147456,  256,     147456,  256,
-                                        294912, 512,    589824,  512,    32768,   512,    589824,  512,     589824,  512,
-                                        1179648, 1024,  2359296, 1024,   131072,  1024,   2359296, 1024,    2359296, 1024,
-                                        513000};
+const std::vector<int64_t> kResnet18 = {
+    9408,   128, 36864,   128,  36864,   128,  36864,  128,  36864,   128,  73728,   256,  147456, 256,
+    8192,   256, 147456,  256,  147456,  256,  294912, 512,  589824,  512,  32768,   512,  589824, 512,
+    589824, 512, 1179648, 1024, 2359296, 1024, 131072, 1024, 2359296, 1024, 2359296, 1024, 513000};
 
 void check_cover(const Layout& layout) {
   size_t next = 0;
@@ -122,8 +121,7 @@ BOOST_AUTO_TEST_CASE(SmallSlicesOfOnePolicyAndServerAreFusedUpToTheLimit) {
 }
 
 BOOST_AUTO_TEST_CASE(SlicesOfDifferentStalenessTravelApart) {
-  const Layout layout = make_layout(layers_of({100, 100, 100}),
-                                    {{Mode::ssp, 1}, {Mode::ssp, 2}, {Mode::ssp, 1}}, {1});
+  const Layout layout = make_layout(layers_of({100, 100, 100}), {{Mode::ssp, 1}, {Mode::ssp, 2}, {Mode::ssp, 1}}, {1});
   BOOST_REQUIRE(layout.parcels.size() == 2u);
   BOOST_TEST((layout.parcels[0].slices == std::vector<SliceId>{0, 2}));
   BOOST_TEST((layout.parcels_of(1) == std::vector<ParcelId>{1}));

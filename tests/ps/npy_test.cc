@@ -27,7 +27,8 @@ std::string npy(int version, const std::string& dict, const std::string& data) {
 }
 
 std::string dict(const std::string& type, const std::string& shape, bool fortran = false) {
-  return "{'descr': '" + type + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
+  return "{'descr': '" + type + "', 'fortran_order': " + (fortran ? "True" : "False") +
+         ", 'shape': " + shape + ", }";
 }
 
 struct Fixture {
@@ -71,7 +72,8 @@ BOOST_AUTO_TEST_CASE(EveryElementTypeBecomesBytesOrFloats) {
 }
 
 BOOST_AUTO_TEST_CASE(KeysMayComeInAnyOrder) {
-  const Tensor t = values(npy(1, "{\"shape\": (1, 2), 'fortran_order': False, 'descr': '<f4'}", raw<float>({1, 2})));
+  const Tensor t =
+      values(npy(1, "{\"shape\": (1, 2), 'fortran_order': False, 'descr': '<f4'}", raw<float>({1, 2})));
   BOOST_TEST((t.shape() == Shape{1, 2}));
 }
 
@@ -86,13 +88,15 @@ BOOST_AUTO_TEST_CASE(OtherElementTypesAreRefusedWithAHint) {
 
 BOOST_AUTO_TEST_CASE(AFileCutShortAnywhereIsAnError) {
   const std::string whole = npy(1, dict("<f4", "(2,)"), raw<float>({1, 2}));
-  for (size_t length = 0; length < whole.size(); ++length) BOOST_TEST(error(whole.substr(0, length)) != "no error");
+  for (size_t length = 0; length < whole.size(); ++length)
+    BOOST_TEST(error(whole.substr(0, length)) != "no error");
 }
 
 BOOST_AUTO_TEST_CASE(AShapeThatDoesNotFitTheFileIsAnErrorThatNamesBoth) {
   BOOST_TEST(says(npy(1, dict("<f4", "(3,)"), raw<float>({1, 2})), "12 bytes, but 8 bytes follow"));
   BOOST_TEST(says(npy(1, dict("<f4", "(1,)"), raw<float>({1, 2})), "4 bytes, but 8 bytes follow"));
-  BOOST_TEST(says(npy(1, dict("<f4", "(4611686018427387904, 8)"), raw<float>({1, 2})), "damaged or cut short"));
+  BOOST_TEST(
+      says(npy(1, dict("<f4", "(4611686018427387904, 8)"), raw<float>({1, 2})), "damaged or cut short"));
 }
 
 BOOST_AUTO_TEST_CASE(AHeaderLongerThanTheFileIsAnError) {
@@ -102,22 +106,25 @@ BOOST_AUTO_TEST_CASE(AHeaderLongerThanTheFileIsAnError) {
 }
 
 BOOST_AUTO_TEST_CASE(AHeaderThatIsNoDictionaryIsAnError) {
-  for (const char* text : {"", "{", "{}", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
-                           "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x"})
+  for (const char* text :
+       {"", "{", "{}", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x"})
     BOOST_TEST(says(npy(1, text, raw<float>({1, 2})), "cannot be read"));
 }
 
 BOOST_AUTO_TEST_CASE(LabelsMayBeAColumn) {
-  const auto labels = read_npy_labels(folder.write("x.npy", npy(1, dict("<i8", "(3, 1)"), raw<int64_t>({4, 0, 2}))));
+  const auto labels =
+      read_npy_labels(folder.write("x.npy", npy(1, dict("<i8", "(3, 1)"), raw<int64_t>({4, 0, 2}))));
   BOOST_REQUIRE(labels.has_value());
   BOOST_TEST(labels->span<int32_t>() == (std::vector<int32_t>{4, 0, 2}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(ALabelBeyond32BitsIsAnError) {
-  const auto labels = read_npy_labels(folder.write("x.npy", npy(1, dict("<i8", "(1,)"), raw<int64_t>({1ll << 40}))));
+  const auto labels =
+      read_npy_labels(folder.write("x.npy", npy(1, dict("<i8", "(1,)"), raw<int64_t>({1ll << 40}))));
   BOOST_TEST(labels.error().message.find("1099511627776") != std::string::npos);
 }
 

@@ -14,13 +14,15 @@ namespace {
 
 std::string from_hex(const std::string& hex) {
   std::string out;
-  for (size_t i = 0; i < hex.size(); i += 2) out += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  for (size_t i = 0; i < hex.size(); i += 2)
+    out += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
   return out;
 }
 
 /// One F32[2] "w" = {1, 2}, as the format's own tools write it.
 const std::string kVector = from_hex(
-    "38000000000000007b2277223a7b226474797065223a22463332222c227368617065223a5b325d2c22646174615f6f666673657473223a5b30"
+    "38000000000000007b2277223a7b226474797065223a22463332222c227368617065223a5b325d2c22646174615f6f6666736574"
+    "73223a5b30"
     "2c385d7d7d20200000803f00000040");
 
 std::string file_of(std::string header, const std::string& data) {
@@ -79,8 +81,8 @@ BOOST_AUTO_TEST_CASE(TheReaderReadsThePublishedBytes) {
 }
 
 BOOST_AUTO_TEST_CASE(ScalarsEmptyTensorsMetadataAndAnyTypeAreLegal) {
-  const auto file = open(file_of("{\"__metadata__\":{\"a\":\"b\"},\"h\":" + entry("2", "4,8", "BF16") + ",\"s\":" +
-                                     entry("", "0,4") + ",\"e\":" + entry("0, 7", "8,8") + "}   ",
+  const auto file = open(file_of("{\"__metadata__\":{\"a\":\"b\"},\"h\":" + entry("2", "4,8", "BF16") +
+                                     ",\"s\":" + entry("", "0,4") + ",\"e\":" + entry("0, 7", "8,8") + "}   ",
                                  "01234567"));
   BOOST_REQUIRE_MESSAGE(file.has_value(), (file ? "" : file.error().message));
   BOOST_TEST(file->entries().size() == 3u);
@@ -91,10 +93,13 @@ BOOST_AUTO_TEST_CASE(ScalarsEmptyTensorsMetadataAndAnyTypeAreLegal) {
 }
 
 BOOST_AUTO_TEST_CASE(AFileCutShortAnywhereIsRefused) {
-  for (size_t length = 0; length < kVector.size(); ++length) BOOST_TEST(error(kVector.substr(0, length)) != "no error");
+  for (size_t length = 0; length < kVector.size(); ++length)
+    BOOST_TEST(error(kVector.substr(0, length)) != "no error");
 }
 
-BOOST_AUTO_TEST_CASE(BytesAfterTheEndAreRefused) { BOOST_TEST(error(kVector + "x").find("appended") != std::string::npos); }
+BOOST_AUTO_TEST_CASE(BytesAfterTheEndAreRefused) {
+  BOOST_TEST(error(kVector + "x").find("appended") != std::string::npos);
+}
 
 BOOST_AUTO_TEST_CASE(AHeaderLongerThanTheFileOrTheFormatAllowsIsRefused) {
   for (const int at : {1, 3, 4, 7}) {
@@ -108,15 +113,19 @@ BOOST_AUTO_TEST_CASE(TensorsMustNotOverlapOrLeaveHoles) {
   BOOST_TEST(refused("{\"a\":" + entry("1", "0,4") + ",\"b\":" + entry("2", "0,8") + "}"));
   BOOST_TEST(refused("{\"a\":" + entry("1", "4,8") + "}"));
   BOOST_TEST(refused("{\"a\":" + entry("1", "0,4") + "}"));
-  BOOST_TEST(refused("{\"a\":" + entry("1", "0,4") + ",\"b\":" + entry("1", "8,12") + "}", std::string(12, '\0')));
+  BOOST_TEST(
+      refused("{\"a\":" + entry("1", "0,4") + ",\"b\":" + entry("1", "8,12") + "}", std::string(12, '\0')));
 }
 
 BOOST_AUTO_TEST_CASE(OffsetsMustFitShapeAndType) {
-  for (const char* offsets : {"0,7", "8,0", "0", "0,8,9", "-1,7", "0.0,8", "\"0\",8", "0,18446744073709551616"})
+  for (const char* offsets :
+       {"0,7", "8,0", "0", "0,8,9", "-1,7", "0.0,8", "\"0\",8", "0,18446744073709551616"})
     BOOST_TEST(refused("{\"a\":" + entry("2", offsets) + "}"), offsets);
-  for (const char* shape : {"3", "-2", "2.0", "\"2\"", "9223372036854775807,9223372036854775807", "18446744073709551615"})
+  for (const char* shape :
+       {"3", "-2", "2.0", "\"2\"", "9223372036854775807,9223372036854775807", "18446744073709551615"})
     BOOST_TEST(refused("{\"a\":" + entry(shape, "0,8") + "}"), shape);
-  for (const char* dtype : {"F64", "f32", "", "Q8"}) BOOST_TEST(refused("{\"a\":" + entry("2", "0,8", dtype) + "}"), dtype);
+  for (const char* dtype : {"F64", "f32", "", "Q8"})
+    BOOST_TEST(refused("{\"a\":" + entry("2", "0,8", dtype) + "}"), dtype);
 }
 
 BOOST_AUTO_TEST_CASE(AKeyThatComesTwiceIsRefused) {
@@ -125,15 +134,17 @@ BOOST_AUTO_TEST_CASE(AKeyThatComesTwiceIsRefused) {
 }
 
 BOOST_AUTO_TEST_CASE(AHeaderThatIsNotTheFormatsJsonIsRefused) {
-  for (const char* header : {"", " {}", "[]", "{", "{}x", "{\"a\":1}", "{\"a\":{}}", "{\"__metadata__\":{\"a\":1}}",
-                             "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"more\":1}}", "{\"\xff\":1}"})
+  for (const char* header :
+       {"", " {}", "[]", "{", "{}x", "{\"a\":1}", "{\"a\":{}}", "{\"__metadata__\":{\"a\":1}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"more\":1}}", "{\"\xff\":1}"})
     BOOST_TEST(refused(header, ""), header);
   BOOST_TEST(refused(std::string(100000, '{')));
   BOOST_TEST(refused("{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}"));
 }
 
 BOOST_AUTO_TEST_CASE(TwoTensorsOfOneNameAreNotWritten) {
-  BOOST_TEST(!SafetensorsWriter::create(disk, "w", {{"w", DType::f32, {2}}, {"w", DType::f32, {2}}}).has_value());
+  BOOST_TEST(
+      !SafetensorsWriter::create(disk, "w", {{"w", DType::f32, {2}}, {"w", DType::f32, {2}}}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(ANameThatIsNotUtf8IsNotWritten) {

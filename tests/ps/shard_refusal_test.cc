@@ -94,8 +94,8 @@ BOOST_AUTO_TEST_CASE(ASyncPushOfAnotherStepIsRefused) {
 
 BOOST_AUTO_TEST_CASE(StrangersAreRefused) {
   ShardWorld world = make_world();
-  for (const Endpoint& stranger : {Endpoint{Role::worker, 2, 1}, Endpoint{Role::worker, ~0u, 1}, Endpoint{Role::worker, 0, 0},
-                                   Endpoint{Role::worker, 0, 2}}) {
+  for (const Endpoint& stranger : {Endpoint{Role::worker, 2, 1}, Endpoint{Role::worker, ~0u, 1},
+                                   Endpoint{Role::worker, 0, 0}, Endpoint{Role::worker, 0, 2}}) {
     Envelope e = world.push_of(0, 0, 0);
     e.from = stranger;
     const auto refused = only<Refused>(world.shard->handle(e));
@@ -148,18 +148,12 @@ BOOST_AUTO_TEST_CASE(MalformedInstallsAreRefusedWhole) {
 
 BOOST_AUTO_TEST_CASE(SenselessLayoutsAreAFault) {
   const std::vector<std::function<void(Layout&)>> damages = {
-      [](Layout& l) { l.policies.pop_back(); },
-      [](Layout& l) { l.slices[0].layer = 9; },
-      [](Layout& l) { l.slices[0].end = kHuge; },
-      [](Layout& l) { l.slices[0].begin = -16; },
-      [](Layout& l) { l.slices[0].server = 9; },
-      [](Layout& l) { l.parcels[0].slices = {7}; },
-      [](Layout& l) { l.parcels[0].slices = {}; },
-      [](Layout& l) { l.parcels[0].slices = {1}; },
-      [](Layout& l) { l.parcels.pop_back(); },
-      [](Layout& l) { l.parcels[0].policy = {Mode::async, 0}; },
-      [](Layout& l) { l.layers[0].params.clear(); },
-      [](Layout& l) { l.layers[0].params[0].offset = 4; },
+      [](Layout& l) { l.policies.pop_back(); },      [](Layout& l) { l.slices[0].layer = 9; },
+      [](Layout& l) { l.slices[0].end = kHuge; },    [](Layout& l) { l.slices[0].begin = -16; },
+      [](Layout& l) { l.slices[0].server = 9; },     [](Layout& l) { l.parcels[0].slices = {7}; },
+      [](Layout& l) { l.parcels[0].slices = {}; },   [](Layout& l) { l.parcels[0].slices = {1}; },
+      [](Layout& l) { l.parcels.pop_back(); },       [](Layout& l) { l.parcels[0].policy = {Mode::async, 0}; },
+      [](Layout& l) { l.layers[0].params.clear(); }, [](Layout& l) { l.layers[0].params[0].offset = 4; },
   };
   for (size_t i = 0; i <= damages.size(); ++i) {
     ShardWorld world({{Mode::sync, 0}, {Mode::sync, 0}});

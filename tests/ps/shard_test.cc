@@ -26,7 +26,9 @@ Tensor random_tensor(Random& random, int64_t count = ShardWorld::kCount) {
 // A store whose appends can be made to fail.
 class FailingStore final : public ShardStore {
  public:
-  Status open(Generation g, const std::function<void(const Envelope&)>& replay) override { return inner_->open(g, replay); }
+  Status open(Generation g, const std::function<void(const Envelope&)>& replay) override {
+    return inner_->open(g, replay);
+  }
   Status append(Generation g, const Envelope& e) override {
     if (failure) return fail(*failure, "disk is full");
     return inner_->append(g, e);
@@ -311,6 +313,15 @@ BOOST_AUTO_TEST_CASE(ARepeatedStepLeavesNoHoleInTheWindowNotEvenAfterAServerRest
   BOOST_TEST(world.value(0) == -100);
 }
 
+BOOST_AUTO_TEST_CASE(ANewIncarnationCountsItsSequencesFromOne) {
+  ShardWorld world({kAsync});
+  world.run();
+  for (Step t : {0, 1}) world.push(0, 0, t);
+  world.restart_worker(0);
+  BOOST_TEST(only<PushAck>(world.push(0, 0, 2)).size() == 1u);
+  BOOST_TEST(world.value(0) == -3);
+}
+
 BOOST_AUTO_TEST_CASE(WaitingReadsOfAReplacedWorkerAreForgotten) {
   ShardWorld world({kSync});
   world.run();
@@ -335,7 +346,9 @@ BOOST_AUTO_TEST_CASE(AReadOfAStepThatCountsAlreadyGetsTheOldestVersionThereIs) {
 BOOST_AUTO_TEST_CASE(AReplyCarriesTheTicketOfTheNewestRequest) {
   ShardWorld world({kSync}, 1);
   world.run();
-  const auto pull = [&](Step step, uint64_t ticket) { return world.shard->handle(world.from_worker(0, Pull{0, step, ticket})); };
+  const auto pull = [&](Step step, uint64_t ticket) {
+    return world.shard->handle(world.from_worker(0, Pull{0, step, ticket}));
+  };
   BOOST_TEST(only<PullReply>(pull(0, 5)).at(0).ticket == 5u);
   pull(1, 7), pull(1, 6), pull(0, 4);
   BOOST_TEST(only<PullReply>(world.push(0, 0, 0)).at(0).ticket == 7u);
@@ -459,6 +472,21 @@ BOOST_AUTO_TEST_CASE(AnImmediatePushIsWeighedAsConfigured) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(TheReadsThatWeighPushesComeBackFromTheStore) {
+  ShardWorld world({kAsync});
+  world.options.scale = ImmediateScale::staleness;
+  world.run();
+  world.pull(1, 0, 0);
+  for (Step t : {0, 1}) world.pull(0, 0, t), world.push(0, 0, t);
+  world.push(1, 0, 0);  // two updates late: a third of its weight
+  world.pull(1, 0, 1);
+  world.pull(0, 0, 2), world.push(0, 0, 2);
+  world.restart_server();
+  BOOST_TEST(world.value(0) == -3 - 1.f / 3);
+  world.push(1, 0, 1);  // one update late: half
+  BOOST_TEST(world.value(0) == -3.5f - 1.f / 3);
+}
+
 BOOST_AUTO_TEST_CASE(AnImmediatePushIsClippedByItsWorkersScale) {
   ShardWorld world({kAsync});
   world.run();
@@ -562,6 +590,20 @@ BOOST_AUTO_TEST_CASE(APartialIsSaidAgainUnderANewGenerationAndByANewServer) {
   BOOST_TEST(world.value(0) == -4);
 }
 
+BOOST_AUTO_TEST_CASE(VerdictsComeBackFromTheStore) {
+  ShardWorld world({kSync});
+  world.options.needs_verdict = true;
+  world.run();
+  for (Step t : {0, 1, 2}) {
+    for (WorkerId w : {0, 1}) world.push(w, 0, t, 4);
+    world.verdict(t, t == 1, 0.5);
+  }
+  world.restart_server();
+  BOOST_TEST(world.value(0) == -4);
+  BOOST_TEST(world.shard->tick().empty());
+  BOOST_TEST(only<PullReply>(world.pull(0, 0, 3)).size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(ANonFiniteGradientNamesLayerAndWorker) {
   for (float bad : {NAN, INFINITY, -INFINITY}) {
     ShardWorld world({kSync, kSync}, 3);
@@ -593,7 +635,8 @@ BOOST_AUTO_TEST_CASE(AFlaggedPushMakesTheStepNonFinite) {
 }
 
 BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
-  std::vector<LayerSpec> layers = {layer_of("fc1", 5000), layer_of("bn", 64, ParamKind::statistic), layer_of("fc2", 300)};
+  std::vector<LayerSpec> layers = {layer_of("fc1", 5000), layer_of("bn", 64, ParamKind::statistic),
+                                   layer_of("fc2", 300)};
   double expected = 0;
   std::vector<std::vector<float>> first, second;
   Random random(12);
@@ -608,8 +651,8 @@ BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
     first.push_back(a), second.push_back(b);
   }
   for (uint32_t servers : {1u, 2u, 3u, 5u}) {
-    const auto layout = std::make_shared<Layout>(
-        make_layout(layers, std::vector<Policy>(3, kSync), {servers, 2048, 256, false}));
+    const auto layout =
+        std::make_shared<Layout>(make_layout(layers, std::vector<Policy>(3, kSync), {servers, 2048, 256, false}));
     double total = 0;
     for (ServerId s = 0; s < servers; ++s) {
       ShardOptions options{{Role::server, s, 1}};
@@ -618,7 +661,8 @@ BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
       Shard shard(options, make_null_store(), [](const Slice& slice) {
         return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0};
       });
-      shard.handle({kCoordinator, options.self, 1, Membership{1, {1, 1}, std::vector<Incarnation>(servers, 1), layout}});
+      shard.handle(
+          {kCoordinator, options.self, 1, Membership{1, {1, 1}, std::vector<Incarnation>(servers, 1), layout}});
       for (WorkerId w : {0, 1}) {
         Sequence sequence = 0;
         for (const Parcel& parcel : layout->parcels) {
@@ -637,7 +681,8 @@ BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
         }
       }
     }
-    BOOST_TEST(std::abs(total - expected) < 1e-6 * expected, servers << " servers: " << total << ", expected " << expected);
+    BOOST_TEST(std::abs(total - expected) < 1e-6 * expected,
+               servers << " servers: " << total << ", expected " << expected);
   }
 }
 
@@ -728,7 +773,8 @@ BOOST_AUTO_TEST_CASE(ALateCopyOfAnOlderInstallDoesNotOverwriteANewerOne) {
   ShardWorld world({kHome});
   world.run();
   const auto install = [&](uint64_t round, float x) {
-    return world.shard->handle(world.from_worker(0, Install{round, {{0, ShardWorld::filled(ShardWorld::kCount, x), {}, 0}}}));
+    return world.shard->handle(
+        world.from_worker(0, Install{round, {{0, ShardWorld::filled(ShardWorld::kCount, x), {}, 0}}}));
   };
   install(1, 1), install(2, 2);
   BOOST_TEST(only<InstallAck>(install(1, 1)).size() == 1u);
@@ -794,6 +840,18 @@ BOOST_AUTO_TEST_CASE(ARecordedOrderReproducesAnAsynchronousRunBitForBit) {
   for (Step t = 0; t < 5; ++t) turn(0);
   BOOST_TEST(replies == 10);
   BOOST_TEST((again.dump() == recorded.dump()));
+}
+
+BOOST_AUTO_TEST_CASE(ARepeatedReadIsRecordedOnceButThatOfARestartedWorkerAgain) {
+  ShardWorld world({kAsync});
+  world.run();
+  int reads = 0;
+  world.shard->on_event([&](const Shard::Event&) { ++reads; });
+  world.pull(0, 0, 0), world.pull(0, 0, 0);
+  BOOST_TEST(reads == 1);
+  world.restart_worker(0);
+  world.pull(0, 0, 0);
+  BOOST_TEST(reads == 2);
 }
 
 BOOST_AUTO_TEST_CASE(WhenARecordedOrderEndsNothingWaits) {

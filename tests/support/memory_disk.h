@@ -11,16 +11,16 @@
 
 namespace troupe::test {
 
-/// A disk in memory that fails on request. It knows what has been synced: after a crash only that is sure to be
-/// there.
+/// A disk in memory that fails on request. It knows what has been synced: after a crash only that is sure to
+/// be there.
 class MemoryDisk : public ps::FileOps {
  public:
   enum class Fault {
     none,
-    full,         ///< ErrorKind::exhausted, once
-    cut_short,    ///< a write writes half and then finds the disk full; other calls: as full
-    input_output, ///< ErrorKind::failed, once
-    crash,        ///< a write writes half; this call and every later one fails
+    full,          ///< ErrorKind::exhausted, once
+    cut_short,     ///< a write writes half and then finds the disk full; other calls: as full
+    input_output,  ///< ErrorKind::failed, once
+    crash,         ///< a write writes half; this call and every later one fails
   };
   /// What a crash leaves of what was not synced.
   enum class Kept {
@@ -142,7 +142,8 @@ class MemoryDisk : public ps::FileOps {
     Status write(std::span<const std::byte> bytes) override {
       const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       if (const auto ok = disk_.step("write", path_); !ok) {
-        if (disk_.met_ == Fault::crash || disk_.met_ == Fault::cut_short) file_->now += text.substr(0, text.size() / 2);
+        if (disk_.met_ == Fault::crash || disk_.met_ == Fault::cut_short)
+          file_->now += text.substr(0, text.size() / 2);
         return ok;
       }
       if (disk_.used(disk_.root_) + text.size() > disk_.capacity_)
@@ -165,10 +166,12 @@ class MemoryDisk : public ps::FileOps {
 
   class Input : public ps::InputFile {
    public:
-    Input(std::string path, std::shared_ptr<const File> file) : path_(std::move(path)), file_(std::move(file)) {}
+    Input(std::string path, std::shared_ptr<const File> file)
+        : path_(std::move(path)), file_(std::move(file)) {}
     uint64_t size() const override { return file_->now.size(); }
     Status read(uint64_t offset, std::span<std::byte> out) const override {
-      if (offset > size() || out.size() > size() - offset) return fail(ErrorKind::corrupt, cat(path_, " ends"));
+      if (offset > size() || out.size() > size() - offset)
+        return fail(ErrorKind::corrupt, cat(path_, " ends"));
       std::copy_n(reinterpret_cast<const std::byte*>(file_->now.data()) + offset, out.size(), out.data());
       return {};
     }
@@ -189,7 +192,8 @@ class MemoryDisk : public ps::FileOps {
     met_ = fault_;
     if (fault_ == Fault::crash) return dead_ = true, dead();
     const bool full = fault_ != Fault::input_output;
-    return fail(full ? ErrorKind::exhausted : ErrorKind::failed, cat("cannot ", what, ' ', path, full ? ": no space left" : ": I/O error"));
+    return fail(full ? ErrorKind::exhausted : ErrorKind::failed,
+                cat("cannot ", what, ' ', path, full ? ": no space left" : ": I/O error"));
   }
 
   static void settle(Folder& folder, Kept kept, Random& random) {

@@ -30,7 +30,8 @@ class ShardWorld {
  public:
   static constexpr int64_t kCount = 20;  ///< elements a layer
 
-  explicit ShardWorld(std::vector<Policy> policies, size_t worker_count = 2) : workers(worker_count, 1), sent(worker_count, 0) {
+  explicit ShardWorld(std::vector<Policy> policies, size_t worker_count = 2)
+      : workers(worker_count, 1), sent(worker_count, 0) {
     options.self = {Role::server, 0, 1};
     options.optimizer = optimizer_of("sgd");
     options.scale = ImmediateScale::none;
@@ -79,7 +80,9 @@ class ShardWorld {
   }
 
   Endpoint worker(WorkerId w) const { return {Role::worker, w, workers[w]}; }
-  Envelope from_worker(WorkerId w, Message body) const { return {worker(w), options.self, generation, std::move(body)}; }
+  Envelope from_worker(WorkerId w, Message body) const {
+    return {worker(w), options.self, generation, std::move(body)};
+  }
   Envelope from_coordinator(Message body) const { return {kCoordinator, options.self, generation, std::move(body)}; }
 
   /// A push of gradients whose every element is `sum`; the sequence is the worker's next.

@@ -32,7 +32,8 @@ class TempFolder {
 
   /// Writes a file and returns its path.
   std::string write(const std::string& name, std::string_view bytes) const {
-    std::ofstream(*this / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(*this / name, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return *this / name;
   }
   std::string read(const std::string& name) const {

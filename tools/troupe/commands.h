@@ -12,6 +12,7 @@
 /// the command, which leaves how it ended in `exit_code` (owned by main; an ExitCode).
 void add_check(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
+void add_train(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
 
 /// CONFIG and --set, as all commands that start from a config take them.

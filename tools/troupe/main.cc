@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.failure_message(failure_text);
   int exit_code = kOk;
+  add_train(app, exit_code);
   add_check(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);

@@ -19,6 +19,7 @@ void expect_like(const Tensor& t, const Tensor& model, const char* name) {
 }
 
 void fill(Stream& stream, double value, Tensor& y) {
+  expect_dims(y, 0, Shape::kMaxDims, "y");
   dispatch(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = y.data<T>();
@@ -49,6 +50,7 @@ void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& y) {
 }
 
 void scale(Stream& stream, double alpha, Tensor& y) {
+  expect_dims(y, 0, Shape::kMaxDims, "y");
   dispatch(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T factor = static_cast<T>(alpha);

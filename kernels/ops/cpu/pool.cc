@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <type_traits>
 
 #include <troupe/kernels/ops/cpu/families.h>
 #include <troupe/kernels/ops/cpu/sums.h>
@@ -137,13 +139,22 @@ void max_windows(const Plane& s, const T* x, T* y, uint8_t* choice) {
     }
 }
 
+// Every pixel is written once, and chosen by a mask of bits: which one it is cannot be predicted.
 template <class T>
 void max_halves_gradient(const Plane& s, const T* dy, const uint8_t* choice, T* dx) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  constexpr Bits kAll = ~Bits{0};
+  static constexpr Bits kMask[4][4] = {{kAll, 0, 0, 0}, {0, kAll, 0, 0}, {0, 0, kAll, 0}, {0, 0, 0, kAll}};
   for (int64_t i = 0; i < s.oh; ++i) {
     T *above = dx + 2 * i * s.w, *below = above + s.w;
-    each_window<T>(s.ow, [&](int64_t j, auto lanes) {
-      lanes.gradient(dy + i * s.ow + j, choice + i * s.ow + j, above + 2 * j, below + 2 * j);
-    });
+    for (int64_t j = 0; j < s.ow; ++j) {
+      const Bits d = std::bit_cast<Bits>(dy[i * s.ow + j]);
+      const Bits* mask = kMask[choice[i * s.ow + j]];
+      above[2 * j] = std::bit_cast<T>(d & mask[0]);
+      above[2 * j + 1] = std::bit_cast<T>(d & mask[1]);
+      below[2 * j] = std::bit_cast<T>(d & mask[2]);
+      below[2 * j + 1] = std::bit_cast<T>(d & mask[3]);
+    }
     if (s.w % 2) above[s.w - 1] = below[s.w - 1] = T{0};
   }
   if (s.h % 2) std::fill(dx + (s.h - 1) * s.w, dx + s.h * s.w, T{0});

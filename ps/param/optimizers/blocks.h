@@ -26,6 +26,17 @@ inline const float* sum_block(std::span<const std::span<const float>> gradients,
   return sum;
 }
 
+/// In double precision, where no finite float's square overflows. Eight sums side by side, always the same ones.
+inline double sum_of_squares(const float* values, int64_t n) {
+  double lanes[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+#pragma omp simd
+    for (int k = 0; k < 8; ++k) lanes[k] += static_cast<double>(values[i + k]) * static_cast<double>(values[i + k]);
+  for (; i < n; ++i) lanes[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
 /// body(at, n, gradient of [at, at + n)) for the blocks of a segment, ascending.
 template <class Body>
 void for_each_block(const SliceUpdate& u, const Segment& segment, const Body& body) {
@@ -50,7 +61,8 @@ inline void apply_statistic(const SliceUpdate& u, const Segment& segment) {
 template <class Update>
 void for_each_segment(const SliceUpdate& u, size_t states, double weight_decay, const Update& update) {
   TROUPE_CHECK(!u.gradients.empty() && u.in.size() == u.out.size() && u.state.size() == states, u.gradients.size(),
-               " gradients, ", u.in.size(), " -> ", u.out.size(), " parameters, ", u.state.size(), " states of ", states);
+               " gradients, ", u.in.size(), " -> ", u.out.size(), " parameters, ", u.state.size(), " states of ",
+               states);
   for (const auto& g : u.gradients) TROUPE_CHECK(g.size() == u.in.size(), g.size(), " of ", u.in.size());
   for (const auto& s : u.state) TROUPE_CHECK(s.size() == u.in.size(), s.size(), " of ", u.in.size());
   for (const Segment& segment : u.segments) {

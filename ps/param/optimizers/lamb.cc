@@ -31,26 +31,29 @@ class Lamb final : public Optimizer {
     for_each_segment(u, 2, options_.weight_decay, [&](const Segment& segment, float decay) {
       const float* w = u.in.data();
       float *out = u.out.data(), *m = u.state[0].data(), *v = u.state[1].data();
-      const auto direction = [=](int64_t i) {
-        return m[i] * correction1 / (std::sqrt(v[i] * correction2) + epsilon) + decay * w[i];
+      const auto direction = [=](float mean, float square, float x) {
+        return mean * correction1 / (std::sqrt(square * correction2) + epsilon) + decay * x;
       };
       double weight_squares = 0, direction_squares = 0;
       for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
-#pragma omp simd reduction(+ : weight_squares, direction_squares)
-        for (int64_t i = at; i < at + n; ++i) {
-          const float d = scale * g[i - at];
-          m[i] = b1 * m[i] + a1 * d;
-          v[i] = b2 * v[i] + a2 * d * d;
-          const double r = direction(i), x = w[i];
-          weight_squares += x * x;
-          direction_squares += r * r;
+        alignas(64) float r[kBlockElements];
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) {
+          const float d = scale * g[i];
+          const float mean = b1 * m[at + i] + a1 * d;
+          const float square = b2 * v[at + i] + a2 * d * d;
+          m[at + i] = mean;
+          v[at + i] = square;
+          r[i] = direction(mean, square, w[at + i]);
         }
+        weight_squares += sum_of_squares(w + at, n);
+        direction_squares += sum_of_squares(r, n);
       });
       const bool defined = weight_squares > 0 && direction_squares > 0;
-      const auto step = static_cast<float>(rate(options_, u) *
-                                           (defined ? std::sqrt(weight_squares / direction_squares) : 1));
+      const auto step =
+          static_cast<float>(rate(options_, u) * (defined ? std::sqrt(weight_squares / direction_squares) : 1));
 #pragma omp simd
-      for (int64_t i = segment.begin; i < segment.end; ++i) out[i] = w[i] - step * direction(i);
+      for (int64_t i = segment.begin; i < segment.end; ++i) out[i] = w[i] - step * direction(m[i], v[i], w[i]);
     });
   }
 
