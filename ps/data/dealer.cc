@@ -241,6 +241,11 @@ std::optional<Deal> Dealer::next(WorkerId worker) {
   return deal;
 }
 
+bool Dealer::repeats(WorkerId worker) const {
+  TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
+  return !slots_[worker].again.empty();
+}
+
 Deal Dealer::idle(WorkerId worker) {
   TROUPE_CHECK(worker < slots_.size() && !options_.lockstep, "an idle step of worker ", worker);
   Slot& slot = slots_[worker];

@@ -66,6 +66,8 @@ class Dealer {
   std::optional<Deal> next(WorkerId worker);
   /// What `next` would give.
   std::optional<Deal> peek(WorkerId worker) const;
+  /// What `next` would give was dealt before, to an actor that this one replaces.
+  bool repeats(WorkerId worker) const;
   /// A step without samples, so that a worker's clock moves where others wait for it. On demand only.
   Deal idle(WorkerId worker);
   void completed(WorkerId worker, Step step);
