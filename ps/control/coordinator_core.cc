@@ -211,6 +211,8 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
 
 // After every event: deals what can be dealt and notices a boundary.
 void CoordinatorCore::settle(Effects& out) {
+  // Whoever has not heard of a loss yet might ask the server that is no more one.
+  if (!spawning_.empty() || !unacknowledged_.empty()) return;
   while (phase_ == Phase::running) {
     grant_all(out);
     if (!drained()) return;

@@ -60,6 +60,7 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
           auto& list = parcels_of_[layout().slices[slice].layer];
           if (list.empty() || list.back() != parcel.id) list.push_back(parcel.id);
         }
+      std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
     }
   }
