@@ -1,6 +1,5 @@
 #include <troupe/actors/worker.h>
 
-#include <cmath>
 #include <thread>
 
 #include <troupe/kernels/base/random.h>
@@ -58,16 +57,19 @@ struct Computer {
   }
 };
 
-/// sum of squares (only if asked for) and whether all elements are finite.
-std::pair<double, bool> measure(Stream& stream, const Tensor& gradient, bool norm) {
+/// The sum of squares that clipping wants (only if asked for; statistics are no part of it), and whether all
+/// elements are finite.
+std::pair<double, bool> measure(Stream& stream, const LayerSpec& layer, const Tensor& gradient, bool norm) {
   Tensor result = Tensor::empty({1}, DType::f64);
-  if (norm) {
-    ops::cpu_ops().sum_of_squares(stream, gradient, result);
-    const double squares = result.data<double>()[0];
-    return {squares, std::isfinite(squares)};
-  }
   ops::cpu_ops().count_non_finite(stream, gradient, result);
-  return {0, result.data<double>()[0] == 0};
+  const bool finite = result.data<double>()[0] == 0;
+  double squares = 0;
+  for (const ParamSpec& param : layer.params) {
+    if (!norm || param.kind == ParamKind::statistic) continue;
+    ops::cpu_ops().sum_of_squares(stream, gradient.view(param.offset, param.shape), result);
+    squares += result.data<double>()[0];
+  }
+  return {squares, finite};
 }
 
 struct WorkerState {
@@ -124,7 +126,7 @@ void run(Self self, const ps::Backward& task) {
            const auto begin = Clock::now();
            const StepStats stats =
                c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
-                 const auto [squares, finite] = measure(c.stream, gradient, c.measure_norm);
+                 const auto [squares, finite] = measure(c.stream, c.source->layers()[layer], gradient, c.measure_norm);
                  report(GradientDone{step, static_cast<ps::LayerId>(layer), std::move(gradient), squares, finite});
                });
            auto end = Clock::now();
@@ -157,7 +159,9 @@ void run(Self self, const ps::Evaluate& task) {
 void run(Self self, const ps::Reduce& task) {
   if (!self->state.all_reducer) self->state.all_reducer = self->state.parts.make_all_reducer();
   self->state.all_reducer->all_reduce(
-      task.gradient, [task, report = reporter(self)](Status status, Tensor sum) {
+      task.gradient,
+      [task, report = reporter(self), layer = self->state.parts.source->layers()[task.layer],
+       norm = self->state.computer->measure_norm](Status status, Tensor sum) {
         if (!status) {
           // Cancelled: another worker of the group ended, and the coordinator hears of that one.
           if (status.error().kind == ErrorKind::cancelled) return;
@@ -166,7 +170,7 @@ void run(Self self, const ps::Reduce& task) {
           return;
         }
         Stream stream;
-        const auto [squares, finite] = measure(stream, sum, true);
+        const auto [squares, finite] = measure(stream, layer, sum, norm);
         report(ReduceDone{task.step, task.layer, std::move(sum), squares, finite});
       });
 }
@@ -186,6 +190,7 @@ void run(Self self, const ps::ApplyLocal& task) {
            update.out = values.span<float>();
            update.gradients = {&gradient, 1};
            update.gradient_scale = task.gradient_scale;
+           update.clip_scale = task.clip_scale;
            update.state = state;
            update.segments = segments;
            update.schedule_step = task.schedule_step;

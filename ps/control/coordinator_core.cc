@@ -147,6 +147,7 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
   waiting_.erase(w);
   out.events.push_back(cat(what, "; starting it again (", result_.worker_restarts, " of ", options_.max_restarts, ")"));
   spawning_.erase(worker(w));
+  unacknowledged_.clear();  // a generation keeps its members: the next one is on its way
   ++membership_.workers[w];
   spawning_.insert(worker(w));
   send(out, options_.node, Spawn{worker(w)});
@@ -161,6 +162,7 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   ++result_.server_restarts;
   out.events.push_back(cat("server ", s, " ended: ", reason, "; starting it again from its store"));
   spawning_.erase(server(s));
+  unacknowledged_.clear();
   ++membership_.servers[s];
   spawning_.insert(server(s));
   send(out, options_.node, Spawn{server(s)});
@@ -209,6 +211,8 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
 
 // After every event: deals what can be dealt and notices a boundary.
 void CoordinatorCore::settle(Effects& out) {
+  // Whoever has not heard of a loss yet might ask the server that is no more one.
+  if (!spawning_.empty() || !unacknowledged_.empty()) return;
   while (phase_ == Phase::running) {
     grant_all(out);
     if (!drained()) return;
@@ -263,7 +267,8 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   }
   if (phase_ != Phase::running) return {};
   const std::optional<Deal> next = upcoming(w);
-  slot.parked = !next || beyond_boundary(*next);
+  // What a lost worker had begun is completed first: some of its pushes may count already.
+  slot.parked = !next || (!dealer_.repeats(w) && beyond_boundary(*next));
   const bool idle = slot.parked && catches_up() && slot.next_step < furthest();
   if (slot.parked && !idle) return {};
   if (replay_) {

@@ -60,6 +60,7 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
           auto& list = parcels_of_[layout().slices[slice].layer];
           if (list.empty() || list.back() != parcel.id) list.push_back(parcel.id);
         }
+      std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
     }
   }
@@ -427,7 +428,7 @@ void WorkerCore::apply(Effects& out, LayerId layer, double scale, bool skip) {
     return;
   }
   out.tasks.push_back(ApplyLocal{reduce_work_.step, reduce_work_.schedule_step, layer, std::move(gradient),
-                                 scale / static_cast<double>(reduce_work_.step_samples), local_[layer]});
+                                 1 / static_cast<double>(reduce_work_.step_samples), scale, local_[layer]});
 }
 
 WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceState local) {

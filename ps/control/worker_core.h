@@ -41,7 +41,8 @@ struct ApplyLocal {            ///< one optimizer step on the worker's own copy:
   Step schedule_step = 0;
   LayerId layer = 0;
   Tensor gradient;             ///< reduced
-  double gradient_scale = 1;
+  double gradient_scale = 1;   ///< 1 / samples
+  double clip_scale = 1;       ///< of everything but statistics
   SliceState local;            ///< values are not written (a running step may read them), state is
 };
 using Task = std::variant<Forward, Backward, Evaluate, Reduce, ApplyLocal>;

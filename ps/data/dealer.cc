@@ -241,6 +241,11 @@ std::optional<Deal> Dealer::next(WorkerId worker) {
   return deal;
 }
 
+bool Dealer::repeats(WorkerId worker) const {
+  TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
+  return !slots_[worker].again.empty();
+}
+
 Deal Dealer::idle(WorkerId worker) {
   TROUPE_CHECK(worker < slots_.size() && !options_.lockstep, "an idle step of worker ", worker);
   Slot& slot = slots_[worker];
@@ -281,6 +286,18 @@ int64_t Dealer::samples_dealt() const {
 
 Step Dealer::total_schedule_steps() const {
   return ceil_div(total_samples_, options_.global_batch);
+}
+
+Step Dealer::total_steps() const {
+  if (!options_.lockstep) return total_schedule_steps();
+  const auto steps_of = [&](int64_t samples) { return ceil_div(samples, options_.global_batch); };
+  Step end = start_.step;
+  for (const SampleRange& range : start_.returned) end += steps_of(range.count);
+  if (start_.epoch < options_.epochs) {
+    end += steps_of(options_.train_samples - start_.begin);
+    end += (options_.epochs - start_.epoch - 1) * steps_of(options_.train_samples);
+  }
+  return options_.max_steps > 0 ? std::min(end, std::max(options_.max_steps, start_.step)) : end;
 }
 
 bool Dealer::done() const {

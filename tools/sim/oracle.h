@@ -48,7 +48,7 @@ class Oracle {
     std::shared_ptr<const ps::Layout> layout;
     bool done = false;
   };
-  /// Everything as it was when servers were first asked for a snapshot.
+  /// Everything as it was when a round of snapshots was taken.
   struct Cut {
     uint64_t round = 0;
     size_t ranges = 0;  ///< completed
@@ -80,6 +80,7 @@ class Oracle {
   void reduce(ReferenceSlice& slice, ps::Step before);
   void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
+  bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
   void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
   std::string difference_from(const Cut& cut, const ps::CheckpointRequest& request) const;

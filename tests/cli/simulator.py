@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""build/troupe-sim: no seed violates what is promised, and every fault made on purpose is found."""
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import closing
+from program import build
+
+SEEDS = 5000
+SEEDS_A_BUG = 2000
+
+
+def simulate(program, *arguments):
+    return subprocess.run([build / program, *map(str, arguments)], capture_output=True, text=True, timeout=500)
+
+
+class Seeds(unittest.TestCase):
+    def test_no_seed_violates_a_rule(self):
+        done = simulate("troupe-sim", "--seeds", f"0..{SEEDS - 1}", "--jobs", 2)
+        self.assertEqual(done.returncode, 0, done.stdout[-20000:])
+        self.assertIn(f"{SEEDS} seeds, 0 violating", done.stdout)
+
+    def test_a_trace_tells_the_scenario_and_every_message(self):
+        done = simulate("troupe-sim", "--seeds", 7, "--trace")
+        self.assertEqual(done.returncode, 0)
+        for text in ("network: loss", "Membership generation 1", "WorkDone number", "1 seeds, 0 violating"):
+            self.assertIn(text, done.stdout)
+
+    def test_wrong_arguments_are_refused(self):
+        for arguments in ([], ["--seeds", "x"], ["--seeds", "5..3"], ["--jobs", "0"], ["--seeds", "1", "--bug", "none"]):
+            with self.subTest(arguments):
+                self.assertEqual(simulate("troupe-sim", *arguments).returncode, 2)
+
+
+class Bugs(unittest.TestCase):
+    def test_every_bug_is_found(self):
+        names = simulate("troupe-sim-bugs", "--seeds", 0, "--bug", "?").stderr.split("there are ")[1].split()
+        self.assertGreaterEqual(len(names), 8)
+        for name in names:
+            with self.subTest(name):
+                done = simulate("troupe-sim-bugs", "--seeds", f"0..{SEEDS_A_BUG - 1}", "--jobs", 2, "--stop-after", 1,
+                                "--bug", name)
+                self.assertEqual(done.returncode, 1, f"{name} is not found in {SEEDS_A_BUG} seeds")
+                self.assertRegex(done.stdout, rf"seed \d+ violates (.|\n)*replay: build/troupe-sim-bugs --bug {name} ")
+
+    def test_without_a_bug_the_same_program_finds_nothing(self):
+        self.assertEqual(simulate("troupe-sim-bugs", "--seeds", "0..199").returncode, 0)
+
+
+closing.run()

@@ -1,0 +1,161 @@
+#include <boost/test/unit_test.hpp>
+#include <deque>
+
+#include <troupe/ps/control/coordinator_core.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+BOOST_AUTO_TEST_SUITE(coordinator_core)
+
+namespace {
+
+const Policy kSync{Mode::sync}, kAsync{Mode::async}, kSsp{Mode::ssp, 1};
+constexpr Endpoint kCoordinator{Role::coordinator, 0, 1}, kNode{Role::node, 0, 1};
+
+/// A coordinator of one server and `workers` workers, whose answers are given by hand.
+class Run {
+ public:
+  explicit Run(Policy policy, size_t workers = 2) {
+    options.layers = {{"fc1", 16, {{"fc1.weight", Shape{16}, 0}}}};
+    options.policies = {policy};
+    options.dealer.train_samples = 100;
+    options.dealer.worker_batch.assign(workers, 2);
+    options.dealer.global_batch = static_cast<int64_t>(2 * workers);
+    options.max_restarts = 10;
+    options.servers_recover = true;
+  }
+
+  /// Up to where the actors are there and the first membership is on its way to the server.
+  void spawn() {
+    core = CoordinatorCore::make(options).value();
+    take(core->start());
+    for (const Endpoint& who : everybody()) hear(kNode, SpawnAck{who});
+  }
+  void join() {
+    sent.clear();
+    hear(server(), MembershipAck{});
+    for (WorkerId w = 0; w < core->membership().workers.size(); ++w) hear(worker(w), MembershipAck{});
+  }
+  void replace(const Endpoint& who) {
+    hear(kNode, Down{who, "test"});
+    Endpoint next = who;
+    ++next.incarnation;
+    hear(kNode, SpawnAck{next});
+  }
+
+  void hear(const Endpoint& from, Message body) {
+    take(core->handle({from, kCoordinator, core->membership().generation, std::move(body)}));
+  }
+  void take(CoordinatorCore::Effects effects) {
+    for (Envelope& e : effects.send) sent.push_back(std::move(e));
+  }
+
+  Endpoint worker(WorkerId w) const { return {Role::worker, w, core->membership().workers[w]}; }
+  Endpoint server() const { return {Role::server, 0, core->membership().servers[0]}; }
+  std::vector<Endpoint> everybody() const {
+    std::vector<Endpoint> all = {server()};
+    for (WorkerId w = 0; w < core->membership().workers.size(); ++w) all.push_back(worker(w));
+    return all;
+  }
+
+  /// What was said of one kind since the last call.
+  template <class M>
+  std::vector<M> said() {
+    std::vector<M> messages;
+    for (const Envelope& e : sent)
+      if (const auto* m = std::get_if<M>(&e.body)) messages.push_back(*m);
+    sent.clear();
+    return messages;
+  }
+
+  CoordinatorOptions options;
+  std::unique_ptr<CoordinatorCore> core;
+  std::vector<Envelope> sent;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(AGenerationNeverChangesItsMembers) {
+  Run run(kSync);
+  run.spawn();
+  BOOST_TEST(run.said<Membership>().size() == 1u);
+  run.hear(kNode, Down{run.worker(0), "test"});
+  run.take(run.core->tick());
+  BOOST_TEST(run.said<Membership>().empty());
+  run.hear(kNode, SpawnAck{run.worker(0)});
+  const auto next = run.said<Membership>();
+  BOOST_REQUIRE(next.size() == 1u);
+  BOOST_TEST(next[0].generation == 2u);
+  BOOST_TEST(next[0].workers[0] == 2u);
+  BOOST_TEST(next[0].rebase.has_value());  // nobody has begun
+}
+
+BOOST_AUTO_TEST_CASE(NothingIsDealtWhileAGenerationBegins) {
+  Run run(kAsync);
+  run.spawn();
+  run.join();
+  run.replace(run.server());
+  run.hear(run.worker(0), WorkRequest{1});
+  BOOST_TEST(run.said<Work>().empty());
+  run.join();
+  BOOST_TEST(run.said<Work>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(WhatALostWorkerHadBegunIsCompletedBeforeThePoliciesChange) {
+  Run run(kSsp);
+  run.spawn();
+  run.join();
+  run.hear(run.worker(0), WorkRequest{1});
+  run.hear(run.worker(1), WorkRequest{1});
+  const auto first = run.said<Work>();
+  BOOST_REQUIRE(first.size() == 2u);
+  BOOST_TEST(run.core->change_policies({{"*", kAsync}}).has_value());
+  run.replace(run.worker(1));
+  run.join();
+  run.hear(run.worker(1), WorkRequest{1});
+  const auto again = run.said<Work>();
+  BOOST_REQUIRE(again.size() == 1u);
+  BOOST_TEST(again[0].step == first[1].step);
+  BOOST_TEST((again[0].range == first[1].range));
+}
+
+BOOST_AUTO_TEST_CASE(ThePoliciesChangeOnceTheServersHaveAppliedTheLastVerdict) {
+  Run run(kSync, 1);
+  run.options.clip_norm = 1;
+  run.spawn();
+  run.join();
+  BOOST_TEST(run.core->change_policies({{"*", kAsync}}).has_value());
+  run.hear(run.worker(0), WorkRequest{1});
+  BOOST_TEST(run.said<Membership>().empty());
+  run.hear(run.server(), SnapshotReply{1, {}});
+  BOOST_TEST(run.said<Membership>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerThatMissedTheVerdictIsToldAgain) {
+  Run run({Mode::all_reduce});
+  run.options.clip_norm = 1;
+  run.spawn();
+  run.join();
+  run.said<Work>();
+  run.hear(run.worker(0), Partial{0, 4, true, ""});
+  BOOST_TEST(run.said<Verdict>().size() == 2u);
+  run.hear(run.worker(1), Partial{0, 4, true, ""});
+  const auto again = run.said<Verdict>();
+  BOOST_REQUIRE(again.size() == 1u);
+  BOOST_TEST(again[0].scale == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(APartialOfAnOlderGenerationOrAStepLongPastDecidesNothing) {
+  Run run(kSync);
+  run.options.clip_norm = 1;
+  run.spawn();
+  run.join();
+  for (Step step = 0; step < 6; ++step) run.hear(run.server(), Partial{step, 4, true, ""});
+  BOOST_TEST(run.said<Verdict>().size() == 6u);
+  run.hear(run.server(), Partial{0, 4, true, ""});
+  run.take(run.core->handle({run.server(), kCoordinator, 0, Partial{6, 4, true, ""}}));
+  BOOST_TEST(run.said<Verdict>().empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,76 @@
+#include <boost/test/unit_test.hpp>
+#include <set>
+
+#include "tools/sim/reference.h"
+#include "tools/sim/simulation.h"
+
+using namespace troupe;
+using namespace troupe::sim;
+
+BOOST_AUTO_TEST_SUITE(simulation)
+
+BOOST_AUTO_TEST_CASE(ASeedAlwaysGivesTheSameRun) {
+  for (const uint64_t seed : {3, 11, 42, 978}) {
+    const SimulationResult first = simulate(make_scenario(seed)), second = simulate(make_scenario(seed), 100);
+    BOOST_TEST(first.hash == second.hash);
+    BOOST_TEST(first.events == second.events);
+    BOOST_TEST(first.virtual_us == second.virtual_us);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(SeedsDiffer) {
+  std::set<uint64_t> hashes;
+  for (uint64_t seed = 0; seed < 50; ++seed) hashes.insert(simulate(make_scenario(seed)).hash);
+  BOOST_TEST(hashes.size() == 50u);
+}
+
+BOOST_AUTO_TEST_CASE(SeedsCoverEveryMishapAndMode) {
+  std::set<Mishap::Kind> kinds;
+  std::set<ps::Mode> modes;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Scenario scenario = make_scenario(seed);
+    for (const Mishap& mishap : scenario.mishaps) kinds.insert(mishap.kind);
+    for (const ps::Policy& policy : scenario.coordinator.policies) modes.insert(policy.mode);
+  }
+  BOOST_TEST(kinds.size() == 6u);
+  BOOST_TEST(modes.size() == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(TheNetworkLosesAndDoublesWhatItsScenarioSays) {
+  int64_t sent = 0, lost = 0, doubled = 0;
+  double expected_lost = 0, expected_doubled = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Scenario scenario = make_scenario(seed);
+    scenario.heal_us = 1'000'000'000;  // longer than the run
+    scenario.mishaps.clear();
+    const auto counts = simulate(scenario).messages;
+    sent += counts.sent, lost += counts.lost, doubled += counts.doubled;
+    expected_lost += scenario.network.loss * static_cast<double>(counts.sent);
+    expected_doubled += scenario.network.duplication * static_cast<double>(counts.sent);
+  }
+  BOOST_TEST(sent > 50'000);
+  BOOST_TEST(static_cast<double>(lost) == expected_lost, boost::test_tools::tolerance(0.1));
+  BOOST_TEST(static_cast<double>(doubled) == expected_doubled, boost::test_tools::tolerance(0.1));
+}
+
+BOOST_AUTO_TEST_CASE(TheReferenceSumsChangesByStep) {
+  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0});
+  const std::vector<double> first = slice.current(), gradient = {4, -2};
+  slice.apply(0, gradient, 0.5);
+  slice.apply(2, gradient, 1);
+  BOOST_TEST(slice.before(0) == first, boost::test_tools::per_element());
+  BOOST_TEST(slice.before(2)[0] == first[0] - 2);
+  BOOST_TEST(slice.current()[1] == first[1] + 1 + 2);
+  BOOST_TEST(slice.updates_before(2) == 1);
+  BOOST_TEST(slice.updates() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerContributesAStepOnce) {
+  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0});
+  BOOST_TEST(slice.contribute(1, 5));
+  BOOST_TEST(!slice.contribute(1, 5));
+  BOOST_TEST(slice.has(1, 5));
+  BOOST_TEST(!slice.has(0, 5));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Faults for the simulator to find: each is an edit of the actors' own sources, made in copies that only
+troupe-sim-bugs is built from, so that production code holds no trace of them.
+
+    bugs.py SOURCE_ROOT OUTPUT_FOLDER     writes the edited copies and bug_list.cc
+
+An edit's first text must occur exactly once in its file. Where it does not any more, because the file has changed,
+say the same fault in the new words, or drop the fault and say why.
+"""
+import sys
+from pathlib import Path
+
+SHARD, STORE, GATE = "ps/param/shard.cc", "ps/param/shard_store.cc", "ps/param/consistency.cc"
+WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
+
+# name: [(file, text, text with the fault where bug("name") holds)]
+BUGS = {
+    # A push that comes again is applied again.
+    "no_dedup": [
+        (SHARD, "if (push.step < owed) return on_repeated(e, push, place);",
+         'if (push.step < owed && !bug("no_dedup")) return on_repeated(e, push, place);'),
+        (SHARD, "if (place == PushWindow::Place::taken)\n",
+         'if (place == PushWindow::Place::taken && !bug("no_dedup"))\n'),
+        (SHARD, "workers[worker].window.take(push.sequence);",
+         'if (!bug("no_dedup") || push.step >= p.clock.at(worker)) workers[worker].window.take(push.sequence);'),
+    ],
+    # A server that was replaced goes on storing.
+    "no_fence": [
+        (STORE, "if (newest_ && generation < *newest_)", 'if (newest_ && generation < *newest_ && !bug("no_fence"))')],
+    # A push is acknowledged now and stored when the next one comes.
+    "ack_before_store": [
+        (SHARD, "if (promise(generation, e)) take(e, push);",
+         'if (bug("ack_before_store")) {\n'
+         '      take(e, push);\n'
+         '      if (late && late->generation == generation) promise(generation, *late);\n'
+         '      late = e;\n'
+         '    } else if (promise(generation, e)) take(e, push);'),
+        (SHARD, "Outbox out;\n", "Outbox out;\n  std::optional<Envelope> late;\n"),
+    ],
+    # A bounded read may be one step staler than its bound.
+    "staleness_off_by_one": [
+        (GATE, "return clock.slowest() >= step - policy.staleness;",
+         'return clock.slowest() >= step - policy.staleness - bug("staleness_off_by_one");')],
+    # What was said under another generation is obeyed.
+    "stale_layout_accepted": [
+        (SHARD, "if (!serving || e.generation != generation) return on_other_generation(e);",
+         'if (!serving || (e.generation != generation && !bug("stale_layout_accepted"))) return on_other_generation(e);')],
+    # A copy of a push counts for the worker that a synchronous step still waits for.
+    "barrier_counts_duplicate": [
+        (SHARD, "++duplicates_dropped;\n    acknowledge(e, push);",
+         '++duplicates_dropped;\n    acknowledge(e, push);\n'
+         '    HeldParcel& held = parcels.at(push.parcel);\n'
+         '    if (!bug("barrier_counts_duplicate") || !is_sync(push.parcel) || held.pending.empty()) return;\n'
+         '    for (WorkerId w = 0; w < workers.size(); ++w)\n'
+         '      if (held.clock.at(w) == held.version) {\n'
+         '        held.clock.advance(w, held.version + 1);\n'
+         '        break;\n'
+         '      }\n'
+         '    settle(push.parcel, held);')],
+    # A worker that was replaced is still listened to.
+    "no_incarnation_check": [
+        (COORDINATOR, "who.index < slots_.size() && worker(who.index) == who;",
+         'who.index < slots_.size() && (worker(who.index) == who || bug("no_incarnation_check"));')],
+    # A step that the group decided to skip is applied.
+    "skip_ignored": [
+        (SHARD, "const bool update = total > 0 && !verdict.skip;",
+         'const bool update = total > 0 && (!verdict.skip || bug("skip_ignored"));')],
+    # What a lost worker had not completed is not dealt again.
+    "restart_forgets_work": [
+        (DEALER, "slot.again.insert(slot.again.begin(), slot.outstanding.begin(), slot.outstanding.end());",
+         'if (!bug("restart_forgets_work"))\n'
+         '    slot.again.insert(slot.again.begin(), slot.outstanding.begin(), slot.outstanding.end());')],
+    # A late reply is taken for the answer to a newer request.
+    "late_pull_taken": [
+        (WORKER, "parcel.pulling->ticket != reply.ticket",
+         '(parcel.pulling->ticket != reply.ticket && !bug("late_pull_taken"))')],
+    # A late acknowledgement is taken for that of a newer push.
+    "any_ack_taken": [
+        (WORKER, "parcel.unacked->sequence != ack.sequence",
+         '(parcel.unacked->sequence != ack.sequence && !bug("any_ack_taken"))')],
+    # A push that was lost is not said again.
+    "push_not_repeated": [
+        (WORKER, "if (state.unacked) send(", 'if (state.unacked && !bug("push_not_repeated")) send(')],
+    # A verdict that was lost is not asked for again.
+    "verdict_not_repeated": [
+        (WORKER, "if (partial_) to_coordinator(out, *partial_);",
+         'if (partial_ && !bug("verdict_not_repeated")) to_coordinator(out, *partial_);')],
+    # A checkpoint is taken while work is under way.
+    "boundary_not_drained": [
+        (COORDINATOR, "if (outstanding_ > 0) return false;",
+         'if (outstanding_ > 0 && !bug("boundary_not_drained")) return false;')],
+    # A checkpoint is taken while the last step waits for its verdict.
+    "snapshot_does_not_wait": [
+        (SHARD, "if (snapshot_wanted && !in_a_step()) give_snapshot();",
+         'if (snapshot_wanted && (!in_a_step() || bug("snapshot_does_not_wait"))) give_snapshot();')],
+}
+
+LIST = """#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace troupe::sim {{
+namespace {{
+
+constexpr std::array<std::string_view, {count}> kNames = {{{names}}};
+std::string_view seeded;
+
+}}  // namespace
+
+bool bug(std::string_view name) {{ return seeded == name; }}
+
+bool seed_bug(const std::string& name) {{
+  const auto found = std::ranges::find(kNames, name);
+  if (found != kNames.end()) seeded = *found;
+  return found != kNames.end();
+}}
+
+std::string bug_names() {{
+  std::string names;
+  for (const std::string_view name : kNames) names += (names.empty() ? "" : " ") + std::string(name);
+  return names;
+}}
+
+}}  // namespace troupe::sim
+"""
+
+
+def main():
+    root, out = Path(sys.argv[1]), Path(sys.argv[2])
+    edits = [edit for bug in BUGS.values() for edit in bug]
+    for path in sorted({file for file, _, _ in edits}):
+        text = (root / path).read_text()
+        for file, before, after in edits:
+            if file != path:
+                continue
+            if text.count(before) != 1:
+                sys.exit(f"{path} holds {text.count(before)} times, not once: {before!r} (tools/sim/bugs.py)")
+            text = text.replace(before, after)
+        head = "#include <optional>\n#include <string_view>\nnamespace troupe::sim { bool bug(std::string_view); }\nusing troupe::sim::bug;\n"
+        (out / Path(path).name).write_text(head + text)
+    names = ", ".join(f'"{name}"' for name in BUGS)
+    (out / "bug_list.cc").write_text(LIST.format(count=len(BUGS), names=names))
+
+
+main()
