@@ -113,10 +113,7 @@ class Simulation {
     for (size_t w = 0; w < scenario.workers(); ++w) current_.push_back(std::make_shared<bool>(true));
     for (const Mishap& m : scenario.mishaps)
       if (m.after == std::variant_npos) agenda_.at(m.at_us, [this, &m] { befall(m); });
-    agenda_.at(scenario.heal_us, [this] {
-      healed_ = true;
-      wire_.heal();
-    });
+    agenda_.at(scenario.heal_us, [this] { heal(); });
   }
 
   SimulationResult run() {
@@ -132,7 +129,7 @@ class Simulation {
       }
       bury();
     }
-    return {hash_, events_, agenda_.now_us, wire_.counts(), oracle_.violation(), text()};
+    return {hash_, events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(), text()};
   }
 
   // ---- what the network hears ------------------------------------------------------------------------------
@@ -202,12 +199,17 @@ class Simulation {
     }
     if (oracle_.violation()) return;
     oracle_.finished(*cluster_->result(), stopped_);
-    healed_ = true;
-    wire_.heal();
+    heal();
     const int64_t end_us = agenda_.now_us + kPatienceUs;
     while (!oracle_.violation() && remaining() && ++events_ < kMaxEvents && agenda_.now_us < end_us) step();
     if (const auto who = remaining(); who && !oracle_.violation())
       oracle_.violated("end", cat("the run is over, but ", *who, " goes on"));
+  }
+
+  void heal() {
+    if (!healed_) faulty_ = wire_.counts();
+    healed_ = true;
+    wire_.heal();
   }
 
   /// Somebody of the last membership who has not ended.
@@ -365,6 +367,7 @@ class Simulation {
   Random random_, network_random_;
   Agenda agenda_;
   ps::SimulatedTransport wire_;
+  ps::SimulatedTransport::Counts faulty_;  // until it was healed
   std::shared_ptr<Network> network_;
   std::vector<std::shared_ptr<ps::ShardStore>> stores_;
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
