@@ -1,6 +1,6 @@
 #include <troupe/actors/experiment.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -9,6 +9,7 @@
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 #include <troupe/ps/checkpoint/checkpoint_store.h>
+#include <troupe/ps/config/checks.h>
 #include <troupe/ps/config/resolved.h>
 #include <troupe/ps/data/load_dataset.h>
 #include <troupe/ps/metrics/metrics_writer.h>
@@ -60,18 +61,26 @@ class NanSource final : public GradientSource {
 
 std::string record_folder(const std::string& run) { return run + "/record"; }
 
+/// What a resumed run has behind it.
+struct Before {
+  ps::Step steps = 0;
+  int64_t samples = 0;
+  double seconds = 0;
+};
+
 /// Metrics, log and progress of a run, from what its coordinator reports.
 class Reporter final : public RunObserver {
  public:
-  Reporter(const ps::RunConfig& config, const ps::OptimizerOptions& optimizer, ps::Step total_steps,
-           const ExperimentOptions& options, ps::MetricsWriter metrics, ps::Log& log)
-      : every_(config.metrics.every_steps), optimizer_(optimizer), options_(options), metrics_(std::move(metrics)),
-        log_(log) {
+  Reporter(const ps::RunConfig& config, const ps::OptimizerOptions& optimizer, const Before& before,
+           ps::Step total_steps, const ExperimentOptions& options, ps::MetricsWriter metrics, ps::Log& log)
+      : every_(config.metrics.every_steps), optimizer_(optimizer), before_(before), options_(options),
+        metrics_(std::move(metrics)), log_(log) {
+    progress_.step = window_.step = before.steps;
     progress_.total_steps = total_steps;
     progress_.epochs = config.train.epochs;
   }
 
-  void begin() { begin_ = window_begin_ = Clock::now(); }
+  void begin(Clock::time_point now) { begin_ = window_begin_ = now; }
 
   void on_step(const ps::StepReport& r) override {
     samples_ += r.stats.samples;
@@ -85,6 +94,8 @@ class Reporter final : public RunObserver {
     lag_.add(r.max_lag);
     if (++window_steps_ >= every_) write_row({});
     progress_.step = r.step;
+    // On demand the number of steps depends on who asks when.
+    progress_.total_steps = std::max(progress_.total_steps, r.step);
     progress_.epoch = r.epoch;
     const double samples = static_cast<double>(std::max<int64_t>(r.stats.samples, 1));
     const double loss = r.stats.loss_sum / samples;
@@ -118,7 +129,7 @@ class Reporter final : public RunObserver {
     const double window_s = seconds_since(window_begin_);
     const double samples = static_cast<double>(window_.stats.samples);
     ps::MetricsRow row;
-    row.time_s = seconds_since(begin_);
+    row.time_s = before_.seconds + seconds_since(begin_);
     row.step = window_.step;
     row.epoch = window_.epoch;
     row.loss = samples > 0 ? window_.stats.loss_sum / samples : std::nan("");
@@ -128,7 +139,7 @@ class Reporter final : public RunObserver {
       row.test_loss = evaluation->stats.loss_sum / tests;
       row.test_accuracy = static_cast<double>(evaluation->stats.correct) / tests;
     }
-    row.samples = samples_;
+    row.samples = before_.samples + samples_;
     row.samples_per_second = samples / window_s;
     row.learning_rate = ps::learning_rate(optimizer_, std::max<ps::Step>(window_.step - 1, 0));
     row.staleness_p50 = lag_.percentile(0.5);
@@ -148,6 +159,7 @@ class Reporter final : public RunObserver {
 
   int64_t every_;
   ps::OptimizerOptions optimizer_;
+  Before before_;
   const ExperimentOptions& options_;
   ps::MetricsWriter metrics_;
   ps::Log& log_;
@@ -176,15 +188,19 @@ std::vector<std::string> names_of(const std::vector<LayerSpec>& layers) {
 struct Experiment::Impl {
   ps::RunConfig config;
   ExperimentOptions options;
-  std::string resolved;
+  ps::Sources sources;
   std::vector<std::string> notes;
   ps::DataSets data;
   std::shared_ptr<const nn::Model> model;
   ps::OptimizerOptions optimizer_options;
   ps::Step total_steps = 0;
   ClusterParts parts;
+  std::string resumed_from;
+  Before before;
+  Clock::time_point begun;
   std::optional<ps::RunFolder> folder;
   std::string folder_path;
+  std::optional<ps::MetricsWriter> metrics;
   std::unique_ptr<ps::Log> log;
   std::unique_ptr<ps::Recorder> recorder;
   std::unique_ptr<ps::CheckpointStore> store;
@@ -193,9 +209,13 @@ struct Experiment::Impl {
   bool stopped = false;
 
   Status load();
-  Status resume();
   Status choose_parts();
+  Status resume();
+  Status read_recording();
+  Status plan_steps();
   Status open_folder();
+  Status fill_folder();
+  Status write_config();
   Result<ps::RunSummary> train();
   std::unique_ptr<GradientSource> make_source(ps::WorkerId worker) const;
   Status save(const ps::CheckpointRequest& request);
@@ -208,18 +228,23 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   auto impl = std::make_unique<Impl>();
   impl->config = config.config;
   impl->options = std::move(options);
-  impl->resolved = ps::resolved_toml(config.config, &config.sources);
+  impl->sources = config.sources;
   TROUPE_TRY(impl->load());
   TROUPE_TRY(impl->choose_parts());
   TROUPE_TRY(impl->resume());
+  TROUPE_TRY(impl->read_recording());
+  TROUPE_TRY(impl->plan_steps());
+  if (impl->options.cancelled && impl->options.cancelled())
+    return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());
   return std::unique_ptr<Experiment>(new Experiment(std::move(impl)));
 }
 
 std::string Experiment::layer_table() const {
   const ps::CoordinatorOptions& c = impl_->parts.coordinator;
-  return ps::layer_table(ps::layers_of(ps::make_layout(c.layers, c.policies, c.layout)));
+  return ps::layer_table(ps::layers_of(ps::make_layout(c.layers, c.policies, c.layout), impl_->config.parallel.workers));
 }
+ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }
 const std::vector<std::string>& Experiment::notes() const { return impl_->notes; }
 
@@ -227,6 +252,7 @@ Status Experiment::Impl::load() {
   auto sets = ps::load_dataset(ps::data_options(config));
   if (!sets) return tl::unexpected<Error>(sets.error());
   data = std::move(*sets);
+  TROUPE_TRY(ps::check_against_data(config, sources, data.train->size()));
   auto made = nn::make_model(ps::model_spec(config, data.train->sample_shape(), data.train->classes()));
   if (!made) return tl::unexpected<Error>(made.error());
   model = std::make_shared<const nn::Model>(std::move(*made));
@@ -236,6 +262,7 @@ Status Experiment::Impl::load() {
 Status Experiment::Impl::choose_parts() {
   ps::CoordinatorOptions& c = parts.coordinator;
   c.layers = model->layers();
+  TROUPE_TRY(ps::check_against_model(config, sources, names_of(c.layers)));
   auto policies = ps::resolve_policies(names_of(c.layers), config.update);
   if (!policies) return tl::unexpected<Error>(policies.error());
   c.policies = std::move(*policies);
@@ -249,10 +276,10 @@ Status Experiment::Impl::choose_parts() {
   c.skip_non_finite = config.train.on_nonfinite == ps::NonFinite::skip;
   c.max_restarts = config.elastic.max_restarts;
 
+  // Of the whole run, so that a resumed one goes on with the same schedule.
   auto dealer = ps::Dealer::make(c.dealer);
   if (!dealer) return tl::unexpected<Error>(dealer.error());
-  total_steps = dealer->total_schedule_steps();
-  optimizer_options = ps::optimizer_options(config, total_steps);
+  optimizer_options = ps::optimizer_options(config, dealer->total_schedule_steps());
   auto optimizer = ps::make_optimizer(optimizer_options);
   if (!optimizer) return tl::unexpected<Error>(optimizer.error());
   parts.optimizer = std::move(*optimizer);
@@ -281,7 +308,10 @@ std::unique_ptr<GradientSource> Experiment::Impl::make_source(ps::WorkerId worke
 Status Experiment::Impl::resume() {
   if (options.resume.empty()) return {};
   if (config.debug.record)
-    return fail(ErrorKind::invalid, "debug.record: a resumed run cannot be recorded, because a replay begins at step 0");
+    return fail(ErrorKind::invalid,
+                cat("debug.record = true (", sources.of("debug.record"),
+                    "): a resumed run cannot be recorded, because a replay begins at step 0; add --set "
+                    "debug.record=false"));
   auto search = ps::find_checkpoint(ps::make_posix_files(), options.resume);
   if (!search) return fail("cannot resume", search.error());
   for (const auto& skipped : search->skipped)
@@ -292,8 +322,9 @@ Status Experiment::Impl::resume() {
                                  parts.optimizer->state_names());
       !fits)
     return fail(cat("cannot resume from ", checkpoint->folder()), fits.error());
-  notes.push_back(cat("resuming from ", checkpoint->folder(), " at step ", manifest.step));
+  resumed_from = checkpoint->folder();
   parts.coordinator.resume = manifest.dealer;
+  if (const auto spent = manifest.metrics.find("seconds"); spent != manifest.metrics.end()) before.seconds = spent->second;
   parts.initial = [checkpoint](const ps::Slice& slice) {
     auto state = checkpoint->slice(slice);
     if (!state) throw std::runtime_error("cannot read the checkpoint: " + state.error().message);
@@ -302,39 +333,85 @@ Status Experiment::Impl::resume() {
   return {};
 }
 
+Status Experiment::Impl::read_recording() {
+  if (options.replay.empty()) return {};
+  auto recording = ps::read_recording(record_folder(options.replay), static_cast<uint32_t>(config.parallel.servers));
+  if (!recording) return fail(cat("cannot replay ", options.replay), recording.error());
+  parts.replay = std::move(*recording);
+  return {};
+}
+
+Status Experiment::Impl::plan_steps() {
+  const ps::CoordinatorOptions& c = parts.coordinator;
+  ps::DealerOptions dealt = c.dealer;
+  dealt.lockstep = std::any_of(c.policies.begin(), c.policies.end(), [](const auto& p) { return p.lockstep(); });
+  auto dealer = ps::Dealer::make(dealt, c.resume);
+  if (!dealer) return fail(c.resume ? cat("cannot resume ", options.resume) : "cannot train", dealer.error());
+  total_steps = dealer->total_steps();
+  if (!c.resume) return {};
+  before.samples = dealer->samples_dealt();
+  before.steps = dealt.lockstep ? c.resume->step : before.samples / dealt.global_batch;
+  notes.push_back(cat("resuming from ", resumed_from, " at step ", before.steps));
+  if (dealer->done())
+    notes.push_back(cat("nothing is left to train: the run ends at step ", total_steps,
+                        "; raise train.epochs or train.max_steps to go on"));
+  return {};
+}
+
+/// A resumed run goes on in its folder, unless another is named.
 Status Experiment::Impl::open_folder() {
-  const auto servers = static_cast<uint32_t>(config.parallel.servers);
-  if (!options.replay.empty()) {
-    auto recording = ps::read_recording(record_folder(options.replay), servers);
-    if (!recording) return tl::unexpected<Error>(recording.error());
-    parts.replay = std::move(*recording);
-  }
-  auto opened = !options.resume.empty() && options.run_dir.empty() ? ps::RunFolder::open(options.resume)
+  std::error_code ignored;
+  const bool same = options.run_dir.empty() || std::filesystem::equivalent(options.run_dir, options.resume, ignored);
+  auto opened = !options.resume.empty() && same ? ps::RunFolder::open(options.resume)
                 : options.run_dir.empty() ? ps::RunFolder::create_under(options.parent, config.run.name, options.stamp)
                                           : ps::RunFolder::create_at(options.run_dir);
   if (!opened) return tl::unexpected<Error>(opened.error());
   folder = std::move(*opened);
   folder_path = folder->path();
-  TROUPE_TRY(ps::replace_file(folder->config(), resolved));
+  auto filled = fill_folder();
+  if (!filled) folder->discard();
+  return filled;
+}
+
+Status Experiment::Impl::fill_folder() {
+  TROUPE_TRY(write_config());
   auto file = ps::LineFile::open(folder->log());
   if (!file) return tl::unexpected<Error>(file.error());
   log = std::make_unique<ps::Log>(std::move(*file), [] { return std::chrono::system_clock::now(); }, options.log);
+  auto opened = ps::MetricsWriter::open(config.metrics.csv ? folder->metrics_csv() : "",
+                                        config.metrics.jsonl ? folder->metrics_jsonl() : "");
+  if (!opened) return tl::unexpected<Error>(opened.error());
+  metrics = std::move(*opened);
   store = std::make_unique<ps::CheckpointStore>(
       ps::make_posix_files(), ps::CheckpointStore::Options{folder->checkpoints(), config.checkpoint.keep});
   parts.write_checkpoint = [this](const ps::CheckpointRequest& request) { return save(request); };
-  if (config.debug.record) {
-    auto made = ps::Recorder::create(record_folder(folder_path), servers);
-    if (!made) return tl::unexpected<Error>(made.error());
-    recorder = std::move(*made);
-    parts.record_dealt = [this](const ps::CoordinatorCore::Dealt& dealt) { recorder->dealt(dealt); };
-    parts.record_event = [this](ps::ServerId server, const ps::Shard::Event& event) { recorder->event(server, event); };
-  }
+  if (!config.debug.record) return {};
+  auto made = ps::Recorder::create(record_folder(folder_path), static_cast<uint32_t>(config.parallel.servers));
+  if (!made) return tl::unexpected<Error>(made.error());
+  recorder = std::move(*made);
+  parts.record_dealt = [this](const ps::CoordinatorCore::Dealt& dealt) { recorder->dealt(dealt); };
+  parts.record_event = [this](ps::ServerId server, const ps::Shard::Event& event) { recorder->event(server, event); };
   return {};
+}
+
+/// A folder that is gone on in has a config: it stays where it says the same, with the sources it names, and is kept
+/// under another name where it does not.
+Status Experiment::Impl::write_config() {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder->config(), ignored)) {
+    const auto old = ps::load_config_file(folder->config(), {});
+    if (old && ps::resolved_toml(old->config) == ps::resolved_toml(config)) return {};
+    const std::string kept = cat(folder_path, "/config.until-step-", before.steps, ".toml");
+    std::filesystem::rename(folder->config(), kept, ignored);
+    notes.push_back(cat("the config is not the one that the run had so far, which is kept as ", kept));
+  }
+  return ps::replace_file(folder->config(), ps::resolved_toml(config, &sources));
 }
 
 Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
   ps::CheckpointContent content{*request.layout, request.slices, request.step, request.dealer,
                                 parts.optimizer->name(), parts.optimizer->state_names(), {}};
+  content.metrics["seconds"] = before.seconds + seconds_since(begun);
   if (const StepStats& test = request.evaluation.stats; test.samples > 0) {
     content.metrics["test_accuracy"] = static_cast<double>(test.correct) / static_cast<double>(test.samples);
     content.metrics["test_loss"] = test.loss_sum / static_cast<double>(test.samples);
@@ -347,15 +424,17 @@ Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
 }
 
 Result<ps::RunSummary> Experiment::Impl::train() {
-  auto metrics = ps::MetricsWriter::open(config.metrics.csv ? folder->metrics_csv() : "",
-                                         config.metrics.jsonl ? folder->metrics_jsonl() : "");
-  if (!metrics) return tl::unexpected<Error>(metrics.error());
-  auto reporter = std::make_shared<Reporter>(config, optimizer_options, total_steps, options, std::move(*metrics), *log);
+  auto reporter = std::make_shared<Reporter>(config, optimizer_options, before, total_steps, options,
+                                             std::move(*metrics), *log);
   for (const std::string& note : notes) log->write(ps::LogLevel::info, "coordinator", note);
   parts.observer = reporter;
-  reporter->begin();
+  begun = Clock::now();
+  reporter->begin(begun);
   auto started = Run::start(parts);
-  if (!started) return tl::unexpected<Error>(started.error());
+  if (!started) {
+    folder->discard();
+    return tl::unexpected<Error>(started.error());
+  }
   {
     std::lock_guard lock(mutex);
     run = std::move(*started);

@@ -18,6 +18,8 @@ struct ExperimentOptions {
   std::string stamp;              ///< the time, for the folder's name: "20261130-112906"
   std::string resume;             ///< a run's folder, to go on in from its newest valid checkpoint
   std::string replay;             ///< the folder of a recorded run, to be repeated bit for bit in a new one
+  /// Asked before the run folder is made; true ends `prepare` with ErrorKind::cancelled.
+  std::function<bool()> cancelled;
 
   /// Hear of what happens; called on the run's threads, one call at a time.
   std::function<void(const ps::Progress&, bool last)> progress;
@@ -29,18 +31,21 @@ struct ExperimentOptions {
 class Experiment {
  public:
   /// Everything that can be wrong is found here, before a run folder is made: the data set is read, the model
-  /// built, the checkpoint to resume from found.
+  /// built, the checkpoint to resume from found. Where an error is returned nothing was begun and no folder is left.
   static Result<std::unique_ptr<Experiment>> prepare(const ps::LoadedConfig& config, ExperimentOptions options);
   ~Experiment();
 
-  /// Layer by layer: policy, size, servers.
+  /// Layer by layer: policy, size, servers, bytes a step.
   std::string layer_table() const;
+  /// Steps that are done already: not 0 for a resumed run.
+  ps::Step first_step() const;
   /// Of this run, once prepared.
   const std::string& folder() const;
   /// What the operator should know about a resume or the data, a sentence each.
   const std::vector<std::string>& notes() const;
 
-  /// Trains, and writes the summary. An error is one of starting; a run that began and failed is a summary.
+  /// Trains, and writes the summary. An error is one of starting, which leaves no folder; a run that began and
+  /// failed is a summary.
   Result<ps::RunSummary> run();
   /// Ends the run at the next step boundary, with a checkpoint. Thread-safe.
   void stop();

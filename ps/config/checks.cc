@@ -186,4 +186,21 @@ Status check_against_data(const RunConfig& config, const Sources& sources, int64
   return {};
 }
 
+Status check_against_model(const RunConfig& config, const Sources& sources, const std::vector<std::string>& layers) {
+  std::vector<std::string> ignored;
+  const Checker checker{config, sources, ignored, ignored};
+  std::string names;
+  for (const std::string& layer : layers) names += (names.empty() ? "" : ", ") + layer;
+  for (size_t i = 0; i < config.update.size(); ++i) {
+    const std::string& glob = config.update[i].layers;
+    if (std::none_of(layers.begin(), layers.end(), [&](const auto& layer) { return glob_matches(glob, layer); }))
+      return fail(ErrorKind::invalid, cat(checker.rule(i), ": layers = \"", glob, "\" matches no layer of the model, ",
+                                          names, ": correct the pattern or remove the table"));
+  }
+  const std::string& spoilt = config.debug.nan_layer;
+  if (!spoilt.empty() && std::find(layers.begin(), layers.end(), spoilt) == layers.end())
+    return fail(ErrorKind::invalid, cat(checker.term("debug.nan_layer"), " is no layer of the model, which has ", names));
+  return {};
+}
+
 }  // namespace troupe::ps

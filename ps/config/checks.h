@@ -15,4 +15,8 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
 /// The same once the data are there: more workers or a larger batch than samples.
 Status check_against_data(const RunConfig& config, const Sources& sources, int64_t train_samples);
 
+/// The same once the model is there: an `[[update]]` table that fits none of its layers, a debug.nan_layer that it
+/// has not.
+Status check_against_model(const RunConfig& config, const Sources& sources, const std::vector<std::string>& layers);
+
 }  // namespace troupe::ps

@@ -288,6 +288,18 @@ Step Dealer::total_schedule_steps() const {
   return ceil_div(total_samples_, options_.global_batch);
 }
 
+Step Dealer::total_steps() const {
+  if (!options_.lockstep) return total_schedule_steps();
+  const auto steps_of = [&](int64_t samples) { return ceil_div(samples, options_.global_batch); };
+  Step end = start_.step;
+  for (const SampleRange& range : start_.returned) end += steps_of(range.count);
+  if (start_.epoch < options_.epochs) {
+    end += steps_of(options_.train_samples - start_.begin);
+    end += (options_.epochs - start_.epoch - 1) * steps_of(options_.train_samples);
+  }
+  return options_.max_steps > 0 ? std::min(end, std::max(options_.max_steps, start_.step)) : end;
+}
+
 bool Dealer::done() const {
   for (const Slot& slot : slots_)
     if (!slot.outstanding.empty() || !slot.again.empty() || (options_.lockstep && lockstep_deal(slot.next)))

@@ -86,6 +86,9 @@ class Dealer {
   /// Of the whole run, from its first step: the samples, and the steps of learning-rate schedules.
   int64_t total_samples() const { return total_samples_; }
   Step total_schedule_steps() const;
+  /// The run's last step + 1. Exact under lockstep, where an epoch's short last batch takes a step of its own;
+  /// on demand as many whole batches as the samples make.
+  Step total_steps() const;
 
  private:
   struct Slot {

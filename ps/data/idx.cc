@@ -51,7 +51,7 @@ Result<Tensor> read_idx(const std::string& path) {
     for (const int64_t n : shape) product += (product.empty() ? "" : " x ") + std::to_string(n);
     return fail(
         ErrorKind::corrupt,
-        cat(path, " announces ", product, fits ? cat(" = ", bytes) : std::string(), " bytes of data, but ",
+        cat(path, " announces ", product, fits && dims > 1 ? cat(" = ", bytes) : std::string(), " bytes of data, but ",
             exact ? cat(*exact, " follow its header")
                   : cat("its ", (*source)->file_bytes(), " compressed bytes cannot hold that many"),
             ": the file is damaged or cut short; fetch it again"));

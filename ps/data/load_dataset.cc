@@ -39,11 +39,20 @@ Status check_folder(const DataOptions& o) {
                   : "; set data.path to the folder that holds the data files"));
 }
 
-/// Values and labels that were read from two files.
-Result<Samples> pair(const std::string& name, Result<Tensor> values, Result<Tensor> labels) {
+using Reader = Result<Tensor> (*)(const std::string& path);
+
+/// Values and labels from two files.
+Result<Samples> read_pair(Reader read_values, const std::string& values_path, Reader read_labels,
+                          const std::string& labels_path) {
+  auto values = read_values(values_path);
   if (!values) return tl::unexpected(values.error());
+  auto labels = read_labels(labels_path);
   if (!labels) return tl::unexpected(labels.error());
-  return Samples{name, std::move(*values), std::move(*labels)};
+  if (values->shape()[0] != labels->count())
+    return fail(ErrorKind::invalid,
+                cat(values_path, " holds ", values->shape()[0], " samples, but ", labels_path, " holds ",
+                    labels->count(), " labels: the two files do not belong together; fetch them again"));
+  return Samples{values_path, std::move(*values), std::move(*labels)};
 }
 
 Result<Samples> read_part(const DataOptions& o, Part part) {
@@ -53,13 +62,12 @@ Result<Samples> read_part(const DataOptions& o, Part part) {
   const std::string set = train ? "train" : "test";
   if (o.format == "idx") {
     const std::string prefix = train ? "train" : "t10k";
-    const std::string path = file(o, images, prefix + "-images-idx3-ubyte");
-    return pair(path, read_idx_images(path), read_idx_labels(file(o, labels, prefix + "-labels-idx1-ubyte")));
+    return read_pair(read_idx_images, file(o, images, prefix + "-images-idx3-ubyte"), read_idx_labels,
+                     file(o, labels, prefix + "-labels-idx1-ubyte"));
   }
-  if (o.format == "npy") {
-    const std::string path = file(o, images, set + "_images.npy");
-    return pair(path, read_npy_values(path), read_npy_labels(file(o, labels, set + "_labels.npy")));
-  }
+  if (o.format == "npy")
+    return read_pair(read_npy_values, file(o, images, set + "_images.npy"), read_npy_labels,
+                     file(o, labels, set + "_labels.npy"));
   if (o.format == "csv") return read_csv(file(o, images, set + ".csv"), o.label_column);
   if (o.format == "cifar100") return read_cifar(Cifar::hundred, {file(o, images, set + ".bin")});
   std::vector<std::string> files;
@@ -128,7 +136,13 @@ Status check_options(const DataOptions& o) {
 Result<DataSets> load_dataset(const DataOptions& o) {
   TROUPE_TRY(check_options(o));
   const auto read = [&](Part part) -> Result<Samples> {
-    return o.format == "synthetic" ? Result<Samples>(synthetic_part(o, part)) : read_part(o, part);
+    if (o.format == "synthetic") return synthetic_part(o, part);
+    auto samples = read_part(o, part);
+    if (samples || samples.error().kind != ErrorKind::missing) return samples;
+    const char* set = part == Part::train ? "train" : "test";
+    return fail(ErrorKind::missing,
+                cat(samples.error().message, "; put the files, as they are or with .gz, into data.path = ", o.path,
+                    ", or name others with data.", set, "_images and data.", set, "_labels"));
   };
   auto train = read(Part::train);
   if (!train) return tl::unexpected(train.error());

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <troupe/kernels/base/result.h>
 
@@ -23,6 +24,10 @@ class RunFolder {
   /// A run that is there already, to go on with.
   static Result<RunFolder> open(const std::string& path);
 
+  /// Nothing was begun in it: removes what `create_...` made and all that was put there since. Leaves a folder that
+  /// was opened as it is.
+  void discard();
+
   std::string path() const { return path_.string(); }
   std::string config() const { return (path_ / "config.resolved.toml").string(); }
   std::string metrics_csv() const { return (path_ / "metrics.csv").string(); }
@@ -33,8 +38,10 @@ class RunFolder {
 
  private:
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
-  static Result<RunFolder> prepare(const std::filesystem::path& path);
+  static Result<RunFolder> prepare(const std::filesystem::path& path, std::vector<std::filesystem::path> made);
   std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  ///< folders, outermost first
+  bool opened_ = false;
 };
 
 /// Replaces the file `path` by `text`: wholly or, on failure, not at all.

@@ -27,7 +27,7 @@ void add_counters(const LayerCounters& from, LayerSummary& to) {
 
 }  // namespace
 
-std::vector<LayerSummary> layers_of(const Layout& layout) {
+std::vector<LayerSummary> layers_of(const Layout& layout, int64_t workers) {
   std::vector<LayerSummary> layers;
   for (LayerId id = 0; id < layout.layers.size(); ++id) {
     std::set<ServerId> servers;
@@ -38,6 +38,7 @@ std::vector<LayerSummary> layers_of(const Layout& layout) {
     layer.policy = describe(layout.policies[id]);
     layer.parameters = layout.layers[id].count;
     layer.shards = static_cast<int64_t>(servers.size());
+    layer.step_bytes = 2 * static_cast<int64_t>(sizeof(float)) * layer.parameters * workers;
     layers.push_back(std::move(layer));
   }
   return layers;
@@ -62,7 +63,7 @@ RunSummary summarize(const RunResult& result, double seconds) {
   s.checkpoints_failed = result.checkpoints_failed;
   s.duplicates_dropped = result.duplicates_dropped;
   s.refused = result.refused;
-  if (result.layout) s.layers = layers_of(*result.layout);
+  if (result.layout) s.layers = layers_of(*result.layout, static_cast<int64_t>(result.workers.size()));
   for (const LayerCounters& counters : result.layers)
     if (counters.layer < s.layers.size()) add_counters(counters, s.layers[counters.layer]);
   for (size_t i = 0; i < result.workers.size(); ++i) {

@@ -10,7 +10,7 @@ namespace troupe::ps {
 /// caller's to add.
 RunSummary summarize(const RunResult& result, double seconds);
 
-/// The layers of a run that has not begun: names, policies, sizes and servers.
-std::vector<LayerSummary> layers_of(const Layout& layout);
+/// The layers of a run of `workers` that has not begun: names, policies, sizes, servers, and what a step moves.
+std::vector<LayerSummary> layers_of(const Layout& layout, int64_t workers);
 
 }  // namespace troupe::ps

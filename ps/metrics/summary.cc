@@ -77,13 +77,14 @@ std::string worker_table(const std::vector<WorkerSummary>& workers) {
 /// What went wrong without ending the run; "" if nothing did.
 std::string trouble_text(const RunSummary& s) {
   std::string text;
-  const auto add = [&](int64_t count, const char* what) {
-    if (count > 0) text += cat(text.empty() ? "" : ", ", human_count(count), ' ', what);
+  const auto add = [&](int64_t count, const char* one, const char* many) {
+    if (count > 0) text += cat(text.empty() ? "" : ", ", human_count(count), ' ', count == 1 ? one : many);
   };
-  add(s.skipped_steps, "steps skipped (non-finite gradients)");
-  add(s.restarts, "restarts");
-  add(s.checkpoints_failed, "checkpoints that could not be written");
-  add(s.lines_lost, "lines of metrics or log that could not be written");
+  add(s.skipped_steps, "step skipped (non-finite gradients)", "steps skipped (non-finite gradients)");
+  add(s.restarts, "restart", "restarts");
+  add(s.checkpoints_failed, "checkpoint that could not be written", "checkpoints that could not be written");
+  add(s.lines_lost, "line of metrics or log that could not be written",
+      "lines of metrics or log that could not be written");
   return text.empty() ? "" : "trouble: " + text + "\n";
 }
 
@@ -126,15 +127,17 @@ std::string summary_json(const RunSummary& s) {
 }
 
 std::string layer_table(const std::vector<LayerSummary>& layers) {
-  Rows rows = {{"layer", "policy", "parameters", "shards"}};
+  Rows rows = {{"layer", "policy", "parameters", "shards", "bytes a step"}};
   for (const LayerSummary& layer : layers)
-    rows.push_back({layer.name, layer.policy, human_count(layer.parameters), human_count(layer.shards)});
+    rows.push_back({layer.name, layer.policy, human_count(layer.parameters), human_count(layer.shards),
+                    human_bytes(layer.step_bytes)});
   return text_table(rows);
 }
 
 std::string summary_text(const RunSummary& summary) {
-  return traffic_table(summary.layers) + "\n" + worker_table(summary.workers) + "\n" + trouble_text(summary) +
-         result_text(summary);
+  // Servers are asked for their counts at a run's regular end only.
+  const std::string traffic = summary.outcome == "failed" ? "" : traffic_table(summary.layers) + "\n";
+  return traffic + worker_table(summary.workers) + "\n" + trouble_text(summary) + result_text(summary);
 }
 
 }  // namespace troupe::ps

@@ -13,7 +13,8 @@ struct LayerSummary {
   std::string name;
   std::string policy;  ///< "ssp(2)"
   int64_t parameters = 0;
-  int64_t shards = 0;  ///< servers that hold some of it
+  int64_t shards = 0;      ///< servers that hold some of it
+  int64_t step_bytes = 0;  ///< that a step moves: all workers' gradients one way, weights (or sums) the other
   int64_t pushes = 0, updates = 0;
   int64_t pushed_bytes = 0, pulled_bytes = 0;
   Histogram staleness;  ///< of reads, steps behind

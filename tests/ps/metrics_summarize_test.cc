@@ -22,7 +22,7 @@ std::shared_ptr<const Layout> two_layers() {
 BOOST_AUTO_TEST_SUITE(metrics_summarize)
 
 BOOST_AUTO_TEST_CASE(LayersShowTheirPolicyAndServers) {
-  const auto layers = layers_of(*two_layers());
+  const auto layers = layers_of(*two_layers(), 3);
   BOOST_REQUIRE(layers.size() == 2u);
   BOOST_TEST(layers[0].policy == "ssp(2)");
   BOOST_TEST(layers[0].parameters == 128);

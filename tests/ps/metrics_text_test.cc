@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(TheSummaryTextShowsTrafficAndResult) {
              "worker  steps  samples  compute  waiting\n"
              "0       2,345  300,000    3.0 s   25.0 %\n"
              "\n"
-             "trouble: 1 steps skipped (non-finite gradients)\n"
+             "trouble: 1 step skipped (non-finite gradients)\n"
              "finished after 2,345 steps, 300,000 samples, 18 s: 17,045 samples/s\n"
              "test accuracy 0.8812\n");
 }

@@ -20,7 +20,14 @@ int check(const ConfigArguments& arguments) {
 
 void add_check(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "check", "Validate a config and print every setting with the source of its value; starts and opens nothing");
+      "check", "Validate a config and print every setting with the source of its value; starts nothing");
+  command->footer(R"(
+The settings are those that troupe train would run with: standard output is its config.resolved.toml. Data files are
+not opened, so that a config can be checked where they are not; what depends on them is found by train.
+
+Examples:
+  troupe check configs/fashion_mnist.toml
+  troupe check configs/sync.toml --set parallel.worker_batch=96,32)");
   auto arguments = std::make_shared<ConfigArguments>();
   add_config_arguments(*command, *arguments);
   command->callback([arguments, &exit_code] { exit_code = check(*arguments); });

@@ -61,6 +61,13 @@ void add_ckpt(CLI::App& app, int& exit_code) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("ckpt", "List, verify and export the checkpoints of a run");
   command->require_subcommand(1);
+  command->footer(R"(
+Examples:
+  troupe ckpt ls runs/fashion-mnist-20261130-112906
+  troupe ckpt verify runs/fashion-mnist-20261130-112906
+  troupe ckpt export runs/fashion-mnist-20261130-112906 weights.safetensors
+
+Exit code 1 where a checkpoint is damaged. A run is resumed from its newest valid one: troupe train --resume RUN.)");
   const auto add = [&](const char* name, const char* what) {
     CLI::App* sub = command->add_subcommand(name, what);
     sub->add_option("DIR", arguments->path, "A run's folder, a folder of checkpoints, or one checkpoint")->required();

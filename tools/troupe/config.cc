@@ -19,6 +19,11 @@ int explain(const std::string& key) {
 
 void add_config(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("config", "Explain the settings of a config");
+  command->footer(R"(
+Examples:
+  troupe config --explain                           every setting
+  troupe config --explain optimizer                 a table
+  troupe config --explain optimizer.learning_rate   one)");
   auto key = std::make_shared<std::string>();
   command->add_option("--explain", *key, "All settings, or those of a table (train), or one (train.epochs)")
       ->expected(0, 1)

@@ -25,8 +25,8 @@ void add_config_arguments(CLI::App& command, ConfigArguments& arguments) {
   command.add_option("CONFIG", arguments.path, "TOML file that says what to train and how; see configs/")->required();
   command
       .add_option("--set", arguments.overrides,
-                  "KEY=VALUE: set one key over file and environment; may be given often.\n"
-                  "Lists: model.hidden=512,256. Update rules: update=async or update=fc1:sync,*:ssp(2)")
+                  "Set one key over file and environment; may be given often. Lists: model.hidden=512,256.\n"
+                  "Update rules: update=async, or 'update=fc1:sync,*:ssp(2)'. Keys: troupe config --explain")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 }

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <iostream>
@@ -24,9 +27,9 @@ Where a setting's value comes from, later ones win: its default, the config file
 
 Exit codes:
   0    done
-  1    the run began and failed, or a checkpoint is damaged
+  1    the run began and failed, or troupe ckpt found a damaged checkpoint
   2    the command line, the config, the data or the machine is not right; nothing was begun
-  130  interrupted by Ctrl-C, after a checkpoint
+  130  interrupted by Ctrl-C or SIGTERM, after a checkpoint
 )";
 
 std::string failure_text(const CLI::App*, const CLI::Error& error) {
@@ -42,6 +45,15 @@ std::optional<std::string> unknown_command(const CLI::App& app, const std::strin
   return cat("unknown command ", word, near.empty() ? "" : "; did you mean " + near + "?", "\nSee troupe --help.");
 }
 
+/// A file that is opened later must not become the standard output of a program that was started without one.
+void hold_standard_streams() {
+  for (int descriptor = ::open("/dev/null", O_RDWR); descriptor >= 0; descriptor = ::dup(descriptor)) {
+    if (descriptor <= STDERR_FILENO) continue;
+    ::close(descriptor);
+    return;
+  }
+}
+
 /// CLI11 has an exit code for each kind of mistake; here they are all bad usage.
 int exit_of(const CLI::App& app, const CLI::ParseError& error) {
   const int code = app.exit(error);
@@ -51,6 +63,7 @@ int exit_of(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_streams();
   CLI::App app(
       "Troupe trains models with actors: workers compute gradients, servers hold the parameters, and every\n"
       "layer chooses how it is kept in step.",
