@@ -142,6 +142,15 @@ const char* name_of(Mishap::Kind kind) {
   return "?";
 }
 
+const char* scale_name(ps::ImmediateScale scale) {
+  switch (scale) {
+    case ps::ImmediateScale::none: return "none";
+    case ps::ImmediateScale::samples: return "samples";
+    case ps::ImmediateScale::staleness: return "staleness";
+  }
+  return "?";
+}
+
 template <size_t... I>
 const char* message_name(size_t index, std::index_sequence<I...>) {
   const char* name = "?";
@@ -181,7 +190,8 @@ Scenario make_scenario(uint64_t seed) {
   }
   c.max_restarts = 1000;
   c.servers_recover = true;
-  s.immediate_scale = random.chance(0.5) ? ps::ImmediateScale::none : ps::ImmediateScale::samples;
+  s.immediate_scale = one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples,
+                                                 ps::ImmediateScale::staleness});
   s.shuffle = random.chance(0.5);
   s.reads_weights.assign(c.layers.size(), false);
   if (!all_reduce && random.chance(0.5))
@@ -207,7 +217,7 @@ std::string describe(const Scenario& s) {
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
-              " of the steps), immediate scale ", s.immediate_scale == ps::ImmediateScale::none ? "none" : "samples",
+              " of the steps), immediate scale ", scale_name(s.immediate_scale),
               ", shuffle ", s.shuffle, "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication,
               ", delay ", s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n");

@@ -148,6 +148,7 @@ class Simulation {
   void send(Envelope envelope) {
     if (dead_.count(envelope.from)) return;
     oracle_.said(envelope);
+    if (trace_ > 0) last_said_[envelope.from] = cat(agenda_.now_us, " us ", describe(envelope));
     wire_.send(std::move(envelope));
   }
 
@@ -194,7 +195,7 @@ class Simulation {
   void live() {
     while (!oracle_.violation() && !cluster_->result()) {
       if (++events_ > kMaxEvents || agenda_.now_us > scenario_.heal_us + kPatienceUs)
-        return oracle_.violated("end", cat("the run does not end: ", events_, " events, ", agenda_.now_us, " us"));
+        return hang();
       step();
     }
     if (oracle_.violation()) return;
@@ -210,6 +211,12 @@ class Simulation {
     if (!healed_) faulty_ = wire_.counts();
     healed_ = true;
     wire_.heal();
+  }
+
+  void hang() {
+    oracle_.violated("end", cat("the run does not end: ", events_, " events, ", agenda_.now_us, " us"));
+    for (const auto& [who, handle] : attached_)
+      note([&] { return cat(who, " last heard: ", last_heard_[who], "; last said: ", last_said_[who]); });
   }
 
   /// Somebody of the last membership who has not ended.
@@ -262,7 +269,7 @@ class Simulation {
 
   void delivered(const Envelope& e) {
     hash_ = (hash_ ^ hash_of(e)) * 1099511628211;
-    note([&] { return describe(e); });
+    note([&] { return last_heard_[e.to] = describe(e); });
     const int64_t count = ++seen_[e.body.index()];
     for (const Mishap& m : scenario_.mishaps)
       if (m.after == e.body.index() && m.count == count) due_.push_back(&m);
@@ -381,6 +388,7 @@ class Simulation {
 
   size_t trace_;
   std::deque<std::string> lines_;
+  std::map<Endpoint, std::string> last_heard_, last_said_;  // if traced
   std::vector<int64_t> seen_;  // messages delivered, by kind
   std::deque<const Mishap*> due_;
   bool healed_ = false, stopped_ = false;
