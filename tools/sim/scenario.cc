@@ -92,11 +92,14 @@ void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
   for (int64_t i = 0; i < count; ++i) {
     Mishap mishap;
     const std::vector<Mishap::Kind> kinds =
-        all_reduce ? std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server}
-                   : std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server,
-                                 Mishap::Kind::crash_worker, Mishap::Kind::zombie_worker};
+        all_reduce ? std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server, Mishap::Kind::cut_off_server,
+                                 Mishap::Kind::cut_off_worker}
+                   : std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server, Mishap::Kind::cut_off_server,
+                                 Mishap::Kind::crash_worker, Mishap::Kind::zombie_worker, Mishap::Kind::cut_off_worker};
     mishap.kind = one_of(random, kinds);
-    const bool server = mishap.kind == Mishap::Kind::crash_server || mishap.kind == Mishap::Kind::zombie_server;
+    mishap.for_us = between(random, 10, 100) * kMs;
+    const bool server = mishap.kind == Mishap::Kind::crash_server || mishap.kind == Mishap::Kind::zombie_server ||
+                        mishap.kind == Mishap::Kind::cut_off_server;
     mishap.slot = static_cast<uint32_t>(random.below(server ? scenario.servers() : scenario.workers()));
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
@@ -136,6 +139,8 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::crash_server: return "crash of server";
     case Mishap::Kind::zombie_worker: return "zombie worker";
     case Mishap::Kind::zombie_server: return "zombie server";
+    case Mishap::Kind::cut_off_worker: return "the network loses worker";
+    case Mishap::Kind::cut_off_server: return "the network loses server";
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
   }
@@ -223,6 +228,8 @@ std::string describe(const Scenario& s) {
               " us on; impatience ", s.impatience, "\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
+    if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server)
+      text += cat(" for ", m.for_us, " us");
     text += m.after == std::variant_npos
                 ? cat(" at ", m.at_us, " us\n")
                 : cat(" at ", message_name(m.after, std::make_index_sequence<std::variant_size_v<ps::Message>>{}),

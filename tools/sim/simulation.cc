@@ -149,7 +149,7 @@ class Simulation {
     if (dead_.count(envelope.from)) return;
     oracle_.said(envelope);
     if (trace_ > 0) last_said_[envelope.from] = cat(agenda_.now_us, " us ", describe(envelope));
-    wire_.send(std::move(envelope));
+    if (!unreachable_.count(envelope.from) && !unreachable_.count(envelope.to)) wire_.send(std::move(envelope));
   }
 
  private:
@@ -287,6 +287,8 @@ class Simulation {
       case Mishap::Kind::crash_server: return crash(newest(Role::server, m.slot));
       case Mishap::Kind::zombie_worker: return give_up(newest(Role::worker, m.slot));
       case Mishap::Kind::zombie_server: return give_up(newest(Role::server, m.slot));
+      case Mishap::Kind::cut_off_worker: return cut_off(newest(Role::worker, m.slot), m.for_us);
+      case Mishap::Kind::cut_off_server: return cut_off(newest(Role::server, m.slot), m.for_us);
       case Mishap::Kind::change_policies:
         note([] { return std::string("policies are to change"); });
         return cluster_->change_policies(m.rules);
@@ -320,6 +322,13 @@ class Simulation {
     replaced(*who);
     const caf::error why = caf::make_error(caf::sec::runtime_error, std::string(kCrash));
     victim->enqueue(nullptr, caf::make_message_id(), caf::make_message(caf::exit_msg{caf::actor_addr{}, why}), nullptr);
+  }
+
+  void cut_off(std::optional<Endpoint> who, int64_t for_us) {
+    if (!who) return;
+    note([&] { return cat(*who, " is cut off"); });
+    unreachable_.insert(*who);
+    agenda_.at(agenda_.now_us + for_us, [this, who = *who] { unreachable_.erase(who); });
   }
 
   /// The coordinator hears that `who` has ended, until it says that it has heard; `who` lives on.
@@ -384,7 +393,7 @@ class Simulation {
   caf::actor_clock::time_point start_;
   std::unique_ptr<Cluster> cluster_;
   std::map<Endpoint, caf::strong_actor_ptr> attached_;
-  std::set<Endpoint> dead_, replaced_, zombies_;
+  std::set<Endpoint> dead_, replaced_, zombies_, unreachable_;
 
   size_t trace_;
   std::deque<std::string> lines_;
