@@ -235,6 +235,8 @@ void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
     return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from, "; its slot is incarnation ",
                                       server.owner, "'s"));
   if (const auto* m = std::get_if<ps::Membership>(&e.body)) return store(server, e, *m);
+  // A read may wait from one generation to the next.
+  if (const auto* pull = std::get_if<ps::Pull>(&e.body)) return store(server, e, *pull);
   if (e.generation != server.generation)
     return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of generation ", e.generation, " in ",
                                       server.generation));
@@ -249,6 +251,10 @@ void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
 void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Membership& m) {
   if (server.owner != 0 && e.to.incarnation != server.owner)
     replaced_[{ps::Role::server, e.to.index, server.owner}] = server;
+  if (server.layout && server.layout->policies != m.layout->policies) server.reads.clear();
+  std::erase_if(server.reads, [&](const auto& read) {
+    return server.workers[read.first.first] != m.workers[read.first.first];
+  });
   server.owner = e.to.incarnation;
   server.generation = m.generation;
   server.layout = m.layout;
@@ -289,17 +295,34 @@ void Oracle::take(ReferenceServer& server, const ps::Envelope& e, const ps::Push
   if (gradient) part.gradient.assign(gradient.span<float>().begin(), gradient.span<float>().end());
   if (server.policy(s.slice()).immediate()) {
     if (push.samples == 0) return;
-    const double samples = static_cast<double>(push.samples);
-    const double rate = scenario_.immediate_scale == ps::ImmediateScale::none
-                            ? 1
-                            : samples / static_cast<double>(scenario_.coordinator.dealer.global_batch);
-    return s.apply(push.step, part.gradient, push.scale * rate / samples);
+    const double weight = push.scale * rate(server, s, e.from.index, push.samples);
+    return s.apply(push.step, part.gradient, weight / static_cast<double>(push.samples));
   }
   if (s.settled.count(push.step))
     return violated("sync-step", cat(e.to, " takes ", e.from, "'s part of step ", push.step, ", which was complete"));
   s.pending[push.step][e.from.index] = std::move(part);
   if (s.pending[push.step].size() == scenario_.workers() && !scenario_.needs_verdict())
     settle(server, s, push.step, {push.step});
+}
+
+double Oracle::rate(const ReferenceServer& server, const ReferenceSlice& s, ps::WorkerId worker, int64_t samples) const {
+  switch (scenario_.immediate_scale) {
+    case ps::ImmediateScale::none: return 1;
+    case ps::ImmediateScale::samples:
+      return static_cast<double>(samples) / static_cast<double>(scenario_.coordinator.dealer.global_batch);
+    case ps::ImmediateScale::staleness: {
+      const auto read = server.reads.find({worker, s.slice().id});
+      return read == server.reads.end() ? 1 : 1 / (1 + static_cast<double>(s.updates() - read->second.second));
+    }
+  }
+  return 1;
+}
+
+void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Pull& pull) {
+  for (const ps::SliceId id : server.layout->parcels[pull.parcel].slices) {
+    auto& [step, updates] = server.reads.try_emplace({e.from.index, id}, -1, 0).first->second;
+    if (pull.step >= step) step = pull.step, updates = server.slices.at(id).updates();
+  }
 }
 
 void Oracle::settle(ReferenceServer&, ReferenceSlice& s, ps::Step step, const ps::Verdict& verdict) {

@@ -68,6 +68,7 @@ class Oracle {
 
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Membership& membership);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push);
+  void store(ReferenceServer& server, const ps::Envelope& event, const ps::Pull& pull);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Verdict& verdict);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Install& install);
 
@@ -76,6 +77,7 @@ class Oracle {
   ReferenceSlice& slice(ps::SliceId id);
   void take(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push, ps::SliceId id,
             const Tensor& gradient);
+  double rate(const ReferenceServer& server, const ReferenceSlice& slice, ps::WorkerId worker, int64_t samples) const;
   void settle(ReferenceServer& server, ReferenceSlice& slice, ps::Step step, const ps::Verdict& verdict);
   void reduce(ReferenceSlice& slice, ps::Step before);
   void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);

@@ -61,6 +61,8 @@ struct ReferenceServer {
   ps::Step base = 0;  ///< clocks count from here
   std::vector<ps::Incarnation> workers;
   std::map<ps::SliceId, ReferenceSlice> slices;
+  /// A worker's newest read: for which step, and the updates it saw. Counts under ImmediateScale::staleness.
+  std::map<std::pair<ps::WorkerId, ps::SliceId>, std::pair<ps::Step, int64_t>> reads;
 
   const ps::Policy& policy(const ps::Slice& slice) const { return layout->policies[slice.layer]; }
   /// The step that the slowest worker owes.

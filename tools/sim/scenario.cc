@@ -92,11 +92,14 @@ void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
   for (int64_t i = 0; i < count; ++i) {
     Mishap mishap;
     const std::vector<Mishap::Kind> kinds =
-        all_reduce ? std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server}
-                   : std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server,
-                                 Mishap::Kind::crash_worker, Mishap::Kind::zombie_worker};
+        all_reduce ? std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server, Mishap::Kind::cut_off_server,
+                                 Mishap::Kind::cut_off_worker}
+                   : std::vector{Mishap::Kind::crash_server, Mishap::Kind::zombie_server, Mishap::Kind::cut_off_server,
+                                 Mishap::Kind::crash_worker, Mishap::Kind::zombie_worker, Mishap::Kind::cut_off_worker};
     mishap.kind = one_of(random, kinds);
-    const bool server = mishap.kind == Mishap::Kind::crash_server || mishap.kind == Mishap::Kind::zombie_server;
+    mishap.for_us = between(random, 10, 100) * kMs;
+    const bool server = mishap.kind == Mishap::Kind::crash_server || mishap.kind == Mishap::Kind::zombie_server ||
+                        mishap.kind == Mishap::Kind::cut_off_server;
     mishap.slot = static_cast<uint32_t>(random.below(server ? scenario.servers() : scenario.workers()));
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
@@ -136,8 +139,19 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::crash_server: return "crash of server";
     case Mishap::Kind::zombie_worker: return "zombie worker";
     case Mishap::Kind::zombie_server: return "zombie server";
+    case Mishap::Kind::cut_off_worker: return "the network loses worker";
+    case Mishap::Kind::cut_off_server: return "the network loses server";
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
+  }
+  return "?";
+}
+
+const char* scale_name(ps::ImmediateScale scale) {
+  switch (scale) {
+    case ps::ImmediateScale::none: return "none";
+    case ps::ImmediateScale::samples: return "samples";
+    case ps::ImmediateScale::staleness: return "staleness";
   }
   return "?";
 }
@@ -181,7 +195,8 @@ Scenario make_scenario(uint64_t seed) {
   }
   c.max_restarts = 1000;
   c.servers_recover = true;
-  s.immediate_scale = random.chance(0.5) ? ps::ImmediateScale::none : ps::ImmediateScale::samples;
+  s.immediate_scale = one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples,
+                                                 ps::ImmediateScale::staleness});
   s.shuffle = random.chance(0.5);
   s.reads_weights.assign(c.layers.size(), false);
   if (!all_reduce && random.chance(0.5))
@@ -207,12 +222,14 @@ std::string describe(const Scenario& s) {
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
-              " of the steps), immediate scale ", s.immediate_scale == ps::ImmediateScale::none ? "none" : "samples",
+              " of the steps), immediate scale ", scale_name(s.immediate_scale),
               ", shuffle ", s.shuffle, "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication,
               ", delay ", s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
+    if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server)
+      text += cat(" for ", m.for_us, " us");
     text += m.after == std::variant_npos
                 ? cat(" at ", m.at_us, " us\n")
                 : cat(" at ", message_name(m.after, std::make_index_sequence<std::variant_size_v<ps::Message>>{}),

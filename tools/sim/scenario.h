@@ -16,6 +16,8 @@ struct Mishap {
     crash_server,     ///< the same; its store lives on
     zombie_worker,    ///< the coordinator hears that it ended, while it lives on
     zombie_server,
+    cut_off_worker,   ///< what it says and what is said to it gets lost for `for_us`
+    cut_off_server,
     change_policies,  ///< Cluster::change_policies
     stop,             ///< Cluster::stop
   };
@@ -26,6 +28,7 @@ struct Mishap {
   size_t after = std::variant_npos;
   int64_t count = 1;
   int64_t at_us = 0;
+  int64_t for_us = 0;
   std::vector<ps::UpdateRule> rules;  ///< of change_policies
 };
 

@@ -113,10 +113,7 @@ class Simulation {
     for (size_t w = 0; w < scenario.workers(); ++w) current_.push_back(std::make_shared<bool>(true));
     for (const Mishap& m : scenario.mishaps)
       if (m.after == std::variant_npos) agenda_.at(m.at_us, [this, &m] { befall(m); });
-    agenda_.at(scenario.heal_us, [this] {
-      healed_ = true;
-      wire_.heal();
-    });
+    agenda_.at(scenario.heal_us, [this] { heal(); });
   }
 
   SimulationResult run() {
@@ -132,7 +129,7 @@ class Simulation {
       }
       bury();
     }
-    return {hash_, events_, agenda_.now_us, wire_.counts(), oracle_.violation(), text()};
+    return {hash_, events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(), text()};
   }
 
   // ---- what the network hears ------------------------------------------------------------------------------
@@ -151,7 +148,8 @@ class Simulation {
   void send(Envelope envelope) {
     if (dead_.count(envelope.from)) return;
     oracle_.said(envelope);
-    wire_.send(std::move(envelope));
+    if (trace_ > 0) last_said_[envelope.from] = cat(agenda_.now_us, " us ", describe(envelope));
+    if (!unreachable_.count(envelope.from) && !unreachable_.count(envelope.to)) wire_.send(std::move(envelope));
   }
 
  private:
@@ -197,17 +195,28 @@ class Simulation {
   void live() {
     while (!oracle_.violation() && !cluster_->result()) {
       if (++events_ > kMaxEvents || agenda_.now_us > scenario_.heal_us + kPatienceUs)
-        return oracle_.violated("end", cat("the run does not end: ", events_, " events, ", agenda_.now_us, " us"));
+        return hang();
       step();
     }
     if (oracle_.violation()) return;
     oracle_.finished(*cluster_->result(), stopped_);
-    healed_ = true;
-    wire_.heal();
+    heal();
     const int64_t end_us = agenda_.now_us + kPatienceUs;
     while (!oracle_.violation() && remaining() && ++events_ < kMaxEvents && agenda_.now_us < end_us) step();
     if (const auto who = remaining(); who && !oracle_.violation())
       oracle_.violated("end", cat("the run is over, but ", *who, " goes on"));
+  }
+
+  void heal() {
+    if (!healed_) faulty_ = wire_.counts();
+    healed_ = true;
+    wire_.heal();
+  }
+
+  void hang() {
+    oracle_.violated("end", cat("the run does not end: ", events_, " events, ", agenda_.now_us, " us"));
+    for (const auto& [who, handle] : attached_)
+      note([&] { return cat(who, " last heard: ", last_heard_[who], "; last said: ", last_said_[who]); });
   }
 
   /// Somebody of the last membership who has not ended.
@@ -260,7 +269,7 @@ class Simulation {
 
   void delivered(const Envelope& e) {
     hash_ = (hash_ ^ hash_of(e)) * 1099511628211;
-    note([&] { return describe(e); });
+    note([&] { return last_heard_[e.to] = describe(e); });
     const int64_t count = ++seen_[e.body.index()];
     for (const Mishap& m : scenario_.mishaps)
       if (m.after == e.body.index() && m.count == count) due_.push_back(&m);
@@ -278,6 +287,8 @@ class Simulation {
       case Mishap::Kind::crash_server: return crash(newest(Role::server, m.slot));
       case Mishap::Kind::zombie_worker: return give_up(newest(Role::worker, m.slot));
       case Mishap::Kind::zombie_server: return give_up(newest(Role::server, m.slot));
+      case Mishap::Kind::cut_off_worker: return cut_off(newest(Role::worker, m.slot), m.for_us);
+      case Mishap::Kind::cut_off_server: return cut_off(newest(Role::server, m.slot), m.for_us);
       case Mishap::Kind::change_policies:
         note([] { return std::string("policies are to change"); });
         return cluster_->change_policies(m.rules);
@@ -311,6 +322,13 @@ class Simulation {
     replaced(*who);
     const caf::error why = caf::make_error(caf::sec::runtime_error, std::string(kCrash));
     victim->enqueue(nullptr, caf::make_message_id(), caf::make_message(caf::exit_msg{caf::actor_addr{}, why}), nullptr);
+  }
+
+  void cut_off(std::optional<Endpoint> who, int64_t for_us) {
+    if (!who) return;
+    note([&] { return cat(*who, " is cut off"); });
+    unreachable_.insert(*who);
+    agenda_.at(agenda_.now_us + for_us, [this, who = *who] { unreachable_.erase(who); });
   }
 
   /// The coordinator hears that `who` has ended, until it says that it has heard; `who` lives on.
@@ -365,6 +383,7 @@ class Simulation {
   Random random_, network_random_;
   Agenda agenda_;
   ps::SimulatedTransport wire_;
+  ps::SimulatedTransport::Counts faulty_;  // until it was healed
   std::shared_ptr<Network> network_;
   std::vector<std::shared_ptr<ps::ShardStore>> stores_;
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
@@ -374,10 +393,11 @@ class Simulation {
   caf::actor_clock::time_point start_;
   std::unique_ptr<Cluster> cluster_;
   std::map<Endpoint, caf::strong_actor_ptr> attached_;
-  std::set<Endpoint> dead_, replaced_, zombies_;
+  std::set<Endpoint> dead_, replaced_, zombies_, unreachable_;
 
   size_t trace_;
   std::deque<std::string> lines_;
+  std::map<Endpoint, std::string> last_heard_, last_said_;  // if traced
   std::vector<int64_t> seen_;  // messages delivered, by kind
   std::deque<const Mishap*> due_;
   bool healed_ = false, stopped_ = false;

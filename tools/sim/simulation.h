@@ -11,7 +11,7 @@ struct SimulationResult {
   uint64_t hash = 0;                      ///< over all messages delivered, in order
   int64_t events = 0;
   int64_t virtual_us = 0;
-  ps::SimulatedTransport::Counts messages;
+  ps::SimulatedTransport::Counts messages;  ///< until the network was healed
   std::optional<std::string> violation;   ///< "rule: what, with values"
   std::string trace;                      ///< the last events, a line each; only if asked for
 };
