@@ -42,8 +42,8 @@ Result<ps::RunResult> train(const ps::DataSets& data, std::vector<ps::Policy> po
   parts.coordinator.layers = model->layers();
   parts.coordinator.policies = std::move(policies);
   parts.coordinator.layout.servers = 2;
-  parts.coordinator.dealer = {.train_samples = data.train->size(), .epochs = 4, .global_batch = 64,
-                              .worker_batch = {16, 16, 16, 16}};
+  parts.coordinator.dealer = {
+      .train_samples = data.train->size(), .epochs = 4, .global_batch = 64, .worker_batch = {16, 16, 16, 16}};
   parts.coordinator.test_samples = data.test->size();
   parts.source = [&](ps::WorkerId) { return std::make_unique<nn::ModelSource>(model, data.train, data.test); };
   parts.optimizer = *optimizer;

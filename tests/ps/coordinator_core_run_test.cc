@@ -117,7 +117,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-// ---- the beginning ---------------------------------------------------------------------------------------------
+// ---- the beginning ----------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(ServersAreInvitedBeforeWorkersOnceAllAreThere) {
   World w(kSync);
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(SenselessOptionsAreErrors) {
   BOOST_TEST(holds(error_of([](auto& o) { o.changes = {{7, {{"conv*", kAsync}}}}; }), "change at step 7"));
 }
 
-// ---- work ----------------------------------------------------------------------------------------------------------
+// ---- work -------------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(WorkIsDealtOnceAndSaidAgainWhenAskedForAgain) {
   World w(kAsync);
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(ARecordedOrderIsKept) {
   BOOST_TEST((w.ask(1, 2)->range == SampleRange{0, 4, 2}));
 }
 
-// ---- boundaries -----------------------------------------------------------------------------------------------------
+// ---- boundaries -------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(ACheckpointIsTakenWhenEveryStepBeforeItIsDone) {
   World w(kSync);
@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(AStoppedRunFinishesTheStepsThatHaveBegunAndSavesThem) {
   BOOST_TEST(w.all.finished->checkpoints_written == 1);
 }
 
-// ---- the end ------------------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(ACompletedRunSumsTheServersCountersAndTellsEverybody) {
   World w(kSync);
@@ -398,7 +398,7 @@ BOOST_AUTO_TEST_CASE(AFaultEndsTheRunWithItsText) {
   BOOST_TEST(!w.all.finished);  // the first cause stands
 }
 
-// ---- losses ---------------------------------------------------------------------------------------------------------------
+// ---- losses -----------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AReplacedWorkerIsDealtTheSameAgain) {
   for (const Policy& policy : {kSync, kAsync}) {
@@ -447,12 +447,14 @@ BOOST_AUTO_TEST_CASE(ALostServerFailsTheRunUnlessItsStoreOutlivesIt) {
     w.begin();
     w.replace(w.server(1), "out of memory");
     BOOST_TEST(bool(w.all.finished) == !recovers);
-    if (recovers) BOOST_TEST(w.server(1).incarnation == 2u);
-    else BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: out of memory"));
+    if (recovers)
+      BOOST_TEST(w.server(1).incarnation == 2u);
+    else
+      BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: out of memory"));
   }
 }
 
-// ---- the group's verdict -----------------------------------------------------------------------------------------------------
+// ---- the group's verdict ----------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AVerdictNeedsEveryServersPart) {
   World w(kSync);
@@ -477,8 +479,10 @@ BOOST_AUTO_TEST_CASE(AStepThatIsNotFiniteIsSkippedOrFailsTheRun) {
     w.hear(w.server(1), Partial{0, 0, false, "layer fc2, worker 1"});
     BOOST_TEST(bool(w.all.finished) == !skip);
     const auto verdicts = w.said<Verdict>();
-    if (skip) BOOST_TEST(verdicts.at(0).skip);
-    else BOOST_TEST(w.all.finished->failure == "step 0: the gradient holds NaN or Inf (layer fc2, worker 1)");
+    if (skip)
+      BOOST_TEST(verdicts.at(0).skip);
+    else
+      BOOST_TEST(w.all.finished->failure == "step 0: the gradient holds NaN or Inf (layer fc2, worker 1)");
   }
 }
 

@@ -25,7 +25,8 @@ Tensor filled(float value, int64_t count = kCount) {
 /// servers, unless `sizes` says otherwise.
 class World {
  public:
-  explicit World(std::vector<Policy> policies, WorkerOptions given = {}, LayoutOptions sizes = {.servers = 2, .fuse_bytes = 0}) {
+  explicit World(std::vector<Policy> policies, WorkerOptions given = {},
+                 LayoutOptions sizes = {.servers = 2, .fuse_bytes = 0}) {
     given.self = {Role::worker, 0, 1};
     for (size_t i = 0; i < policies.size(); ++i)
       layers.push_back({cat("fc", i + 1), kCount, {{cat("fc", i + 1, ".weight"), {kCount}, 0}}});
@@ -260,7 +261,7 @@ BOOST_AUTO_TEST_CASE(AStepWithoutSamplesComputesNothingAndStillCounts) {
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
 }
 
-// ---- what comes twice, late or from before ----------------------------------------------------------------------
+// ---- what comes twice, late or from before ----------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(RepetitionsChangeNothing) {
   World w({kSync});
@@ -345,7 +346,7 @@ BOOST_AUTO_TEST_CASE(WhatIsNotAnsweredIsSaidAgain) {
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
 }
 
-// ---- membership ------------------------------------------------------------------------------------------------
+// ---- membership -------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(ARefusedPushIsSaidAgainUnderTheNewGeneration) {
   World w({kAsync});
@@ -397,7 +398,7 @@ BOOST_AUTO_TEST_CASE(AMalformedRequestIsAFault) {
   BOOST_TEST(faults[0].what == "worker 0: a server refused parcel 0 of step 3: 17 elements instead of 16");
 }
 
-// ---- all_reduce layers --------------------------------------------------------------------------------------------
+// ---- all_reduce layers ------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AReducedLayerIsAppliedAtOnceAndTheNextForwardWaitsForIt) {
   World w({kReduced, kSync});
@@ -473,7 +474,7 @@ BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeToEveryServerThatHoldsThem) {
   BOOST_TEST((w.said<WorkDone>().at(0).kind == Work::Kind::upload));
 }
 
-// ---- gradients that are not finite, and clipping --------------------------------------------------------------------
+// ---- gradients that are not finite, and clipping ----------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(UnderStopANaNIsAFaultNamingLayerWorkerAndStep) {
   World w({kSync, kAsync, kSync});
@@ -528,7 +529,7 @@ BOOST_AUTO_TEST_CASE(AnImmediatePushIsScaledToTheNormOfItsOwnMean) {
   for (const Push& push : pushes) BOOST_TEST(push.scale == (push.parcel == 0 ? 0.25 : 1.0));
 }
 
-// ---- evaluation ------------------------------------------------------------------------------------------------------
+// ---- evaluation -------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AnEvaluationSeesWhatTheServersHoldNow) {
   World w({kAsync});
