@@ -31,7 +31,8 @@ Oracle::Oracle(const Scenario& scenario, uint64_t run_seed)
     : scenario_(scenario),
       run_seed_(run_seed),
       sampler_(scenario.coordinator.dealer.train_samples, run_seed, scenario.shuffle),
-      servers_(scenario.servers()) {}
+      servers_(scenario.servers()),
+      last_step_(scenario.coordinator.resume ? scenario.coordinator.resume->step - 1 : -1) {}
 
 void Oracle::violated(const char* rule, std::string what) {
   if (!violation_) violation_ = cat(rule, ": ", what);
@@ -260,7 +261,7 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Mem
   server.layout = m.layout;
   server.workers = m.workers;
   for (const ps::Slice& s : m.layout->slices)
-    if (s.server == e.to.index) server.slices.try_emplace(s.id, s);
+    if (s.server == e.to.index) server.slices.try_emplace(s.id, s, scenario_.first_values[s.layer]);
   if (!m.rebase) return;
   server.base = *m.rebase;
   for (const auto& [id, s] : server.slices)
@@ -525,16 +526,22 @@ std::string Oracle::difference_from(const Cut& cut, const ps::CheckpointRequest&
 std::string Oracle::check_samples(const ps::DealerState& state, size_t ranges) const {
   std::vector<std::vector<int>> times(static_cast<size_t>(state.epoch) + 1);
   for (auto& epoch : times) epoch.assign(static_cast<size_t>(state.train_samples), 0);
-  const auto count = [&](const ps::SampleRange& range) {
+  const auto count = [&](const ps::SampleRange& range, int by = 1) {
     for (int64_t i = range.begin; i < range.begin + range.count; ++i)
-      ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+      times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)] += by;
   };
+  if (const auto& before = scenario_.coordinator.resume) {
+    if (before->epoch > state.epoch) return cat("it is in epoch ", state.epoch, ", the run began in ", before->epoch);
+    for (int64_t epoch = 0; epoch < before->epoch; ++epoch) count({epoch, 0, before->train_samples});
+    count({before->epoch, 0, before->begin});
+    for (const ps::SampleRange& range : before->returned) count(range, -1);
+  }
   for (size_t i = 0; i < ranges; ++i) {
     if (ranges_[i].count > 0 && ranges_[i].epoch > state.epoch)
       return cat("epoch ", ranges_[i].epoch, " has begun, its state says ", state.epoch);
     if (ranges_[i].count > 0) count(ranges_[i]);
   }
-  std::ranges::for_each(state.returned, count);
+  for (const ps::SampleRange& range : state.returned) count(range);
   for (size_t epoch = 0; epoch < times.size(); ++epoch)
     for (size_t i = 0; i < times[epoch].size(); ++i) {
       const bool dealt = static_cast<int64_t>(epoch) < state.epoch || static_cast<int64_t>(i) < state.begin;

@@ -110,7 +110,7 @@ class Oracle {
   std::deque<Cut> cuts_;                                          ///< no checkpoint has been taken for a newer one
   std::map<ps::Step, ps::Verdict> verdicts_;
   std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;     ///< slowest clock by hash of values read
-  ps::Step last_step_ = -1;                                       ///< dealt
+  ps::Step last_step_;                                            ///< dealt
   std::optional<ps::DealerState> last_checkpoint_;
 };
 

@@ -1,9 +1,12 @@
 #include "scenario.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
+
+#include "gradient.h"
 
 namespace troupe::sim {
 namespace {
@@ -87,7 +90,8 @@ void draw_moment(Random& random, Mishap& mishap) {
   mishap.count = random.chance(0.5) ? between(random, 1, 4) : between(random, 1, 40);
 }
 
-void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
+void draw_mishaps(Random& random, Scenario& scenario) {
+  const bool all_reduce = scenario.all_reduce;
   const int64_t count = random.chance(0.3) ? 0 : between(random, 1, 4);
   for (int64_t i = 0; i < count; ++i) {
     Mishap mishap;
@@ -111,7 +115,7 @@ void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
     draw_moment(random, change);
     scenario.mishaps.push_back(std::move(change));
   }
-  if (random.chance(0.05)) {
+  if (scenario.resumes || random.chance(0.03)) {
     Mishap stop;
     stop.kind = Mishap::Kind::stop;
     draw_moment(random, stop);
@@ -169,10 +173,15 @@ Scenario make_scenario(uint64_t seed) {
   Random random(derive_seed(seed, "scenario"));
   Scenario s;
   s.seed = seed;
-  const bool all_reduce = random.chance(0.25);
+  const bool all_reduce = s.all_reduce = random.chance(0.25);
+  s.resumes = random.chance(0.1);
   const size_t workers = static_cast<size_t>(between(random, 1, 4));
   ps::CoordinatorOptions& c = s.coordinator;
   c.layers = draw_layers(random);
+  for (ps::LayerId layer = 0; layer < c.layers.size(); ++layer) {
+    std::vector<float>& values = s.first_values.emplace_back();
+    for (int64_t i = 0; i < c.layers[layer].count; ++i) values.push_back(initial_value(layer, i));
+  }
   const std::vector<ps::UpdateRule> rules = draw_rules(random, c.layers, all_reduce);
   std::vector<std::string> names;
   for (const LayerSpec& layer : c.layers) names.push_back(layer.name);
@@ -204,7 +213,29 @@ Scenario make_scenario(uint64_t seed) {
   s.network = draw_network(random);
   s.heal_us = between(random, 50, 400) * kMs;
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
-  draw_mishaps(random, s, all_reduce);
+  draw_mishaps(random, s);
+  return s;
+}
+
+Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkpoint) {
+  Random random(derive_seed(first.seed, "resume"));
+  Scenario s = first;
+  s.resumes = false;
+  ps::CoordinatorOptions& c = s.coordinator;
+  const ps::DealerOptions fresh = draw_dealer(random, static_cast<size_t>(between(random, 1, 4)));
+  if (static_cast<int64_t>(fresh.worker_batch.size()) <= c.dealer.train_samples) {
+    c.dealer.worker_batch = fresh.worker_batch;
+    c.dealer.global_batch = fresh.global_batch;
+  }
+  c.layout.servers = static_cast<uint32_t>(between(random, 1, 3));
+  c.resume = checkpoint.dealer;
+  for (const ps::SliceState& state : checkpoint.slices) {
+    const ps::Slice& slice = checkpoint.layout->slices[state.slice];
+    const auto values = state.values.span<float>();
+    std::copy(values.begin(), values.end(), s.first_values[slice.layer].begin() + slice.begin);
+  }
+  s.mishaps.clear();
+  draw_mishaps(random, s);
   return s;
 }
 
