@@ -82,10 +82,10 @@ void draw_moment(Random& random, Mishap& mishap) {
     return;
   }
   const std::vector<size_t> moments = {
-      index_of<ps::Membership>(), index_of<ps::MembershipAck>(), index_of<ps::Snapshot>(),
-      index_of<ps::SnapshotReply>(), index_of<ps::Spawn>(),      index_of<ps::Push>(),
-      index_of<ps::PushAck>(),       index_of<ps::PullReply>(),  index_of<ps::Verdict>(),
-      index_of<ps::WorkDone>(),      index_of<ps::Work>(),       index_of<ps::StatsRequest>()};
+      index_of<ps::Membership>(),    index_of<ps::MembershipAck>(), index_of<ps::Snapshot>(),
+      index_of<ps::SnapshotReply>(), index_of<ps::Spawn>(),         index_of<ps::Push>(),
+      index_of<ps::PushAck>(),       index_of<ps::PullReply>(),     index_of<ps::Verdict>(),
+      index_of<ps::WorkDone>(),      index_of<ps::Work>(),          index_of<ps::StatsRequest>()};
   mishap.after = one_of(random, moments);
   mishap.count = random.chance(0.5) ? between(random, 1, 4) : between(random, 1, 40);
 }
@@ -133,7 +133,8 @@ ps::NetworkFaults draw_network(Random& random) {
 
 std::string describe_rules(const std::vector<ps::UpdateRule>& rules) {
   std::string text;
-  for (const ps::UpdateRule& rule : rules) text += cat(text.empty() ? "" : ", ", rule.layers, " ", describe(rule.policy));
+  for (const ps::UpdateRule& rule : rules)
+    text += cat(text.empty() ? "" : ", ", rule.layers, " ", describe(rule.policy));
   return text;
 }
 
@@ -194,7 +195,8 @@ Scenario make_scenario(uint64_t seed) {
   c.evaluate_every_epochs = random.chance(0.4) ? 1 : 0;
   c.test_samples = random.chance(0.7) ? between(random, 1, 6) : 0;
   if (random.chance(0.25)) {
-    for (ps::Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8); step += between(random, 1, 4))
+    for (ps::Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8);
+         step += between(random, 1, 4))
       c.changes.push_back({step, draw_rules(random, c.layers, all_reduce)});
   }
   if (random.chance(0.2)) c.clip_norm = one_of(random, std::vector<double>{1, 4, 16});
@@ -204,8 +206,8 @@ Scenario make_scenario(uint64_t seed) {
   }
   c.max_restarts = 1000;
   c.servers_recover = true;
-  s.immediate_scale = one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples,
-                                                 ps::ImmediateScale::staleness});
+  s.immediate_scale =
+      one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples, ps::ImmediateScale::staleness});
   s.shuffle = random.chance(0.5);
   s.reads_weights.assign(c.layers.size(), false);
   if (!all_reduce && random.chance(0.5))
@@ -253,9 +255,9 @@ std::string describe(const Scenario& s) {
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
-              " of the steps), immediate scale ", scale_name(s.immediate_scale),
-              ", shuffle ", s.shuffle, "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication,
-              ", delay ", s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
+              " of the steps), immediate scale ", scale_name(s.immediate_scale), ", shuffle ", s.shuffle,
+              "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication, ", delay ",
+              s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));

@@ -129,14 +129,16 @@ class Simulation {
       }
       bury();
     }
-    return {hash_, events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(), checkpoint_, text()};
+    return {hash_,       events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(),
+            checkpoint_, text()};
   }
 
   // ---- what the network hears ------------------------------------------------------------------------------
 
   void attach(const Endpoint& endpoint, ps::Transport::Sink sink) {
     // Whoever spawns an actor attaches it next: it is the newest job.
-    attached_[endpoint] = caf::actor_cast<caf::strong_actor_ptr>(&dynamic_cast<caf::scheduled_actor&>(*scheduler_->jobs.back()));
+    attached_[endpoint] =
+        caf::actor_cast<caf::strong_actor_ptr>(&dynamic_cast<caf::scheduled_actor&>(*scheduler_->jobs.back()));
     note([&] { return cat(endpoint, " begins"); });
     wire_.attach(endpoint, std::move(sink));
   }
@@ -195,8 +197,7 @@ class Simulation {
 
   void live() {
     while (!oracle_.violation() && !cluster_->result()) {
-      if (++events_ > kMaxEvents || agenda_.now_us > scenario_.heal_us + kPatienceUs)
-        return hang();
+      if (++events_ > kMaxEvents || agenda_.now_us > scenario_.heal_us + kPatienceUs) return hang();
       step();
     }
     if (oracle_.violation()) return;
@@ -400,7 +401,7 @@ class Simulation {
   size_t trace_;
   std::deque<std::string> lines_;
   std::map<Endpoint, std::string> last_heard_, last_said_;  // if traced
-  std::vector<int64_t> seen_;  // messages delivered, by kind
+  std::vector<int64_t> seen_;                               // messages delivered, by kind
   std::deque<const Mishap*> due_;
   bool healed_ = false, stopped_ = false;
   int64_t events_ = 0;
