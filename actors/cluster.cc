@@ -154,9 +154,9 @@ class Workshop {
 
 Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, ClusterParts parts) {
   TROUPE_TRY(check(parts));
-  fill_defaults(parts);
   auto core = ps::CoordinatorCore::make(parts.coordinator);
   if (!core) return tl::unexpected<Error>(core.error());
+  fill_defaults(parts);
   if (parts.record_dealt) (*core)->on_dealt(parts.record_dealt);
   if (parts.replay) (*core)->replay(parts.replay->dealt);
 

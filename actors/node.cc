@@ -31,11 +31,21 @@ void say(Self self, ps::Message body) {
   parts.transport->send({parts.self, parts.coordinator, 0, std::move(body)});
 }
 
+void report_down(Self self, const ps::Endpoint& who, const std::string& reason) {
+  self->state.unheard[who] = {who, reason};
+  say(self, self->state.unheard[who]);
+}
+
+// What its actors are made of is the caller's, and may throw.
 void start(Self self, const ps::Endpoint& who) {
   if (!self->state.spawned.insert(who).second) return;
-  const caf::actor child = self->state.parts.spawn(who);
-  self->monitor(child);
-  self->state.watched.emplace(child.address(), who);
+  try {
+    const caf::actor child = self->state.parts.spawn(who);
+    self->monitor(child);
+    self->state.watched.emplace(child.address(), who);
+  } catch (const std::exception& e) {
+    report_down(self, who, cat("it cannot be started: ", e.what()));
+  }
 }
 
 void on_down(Self self, const caf::down_msg& down) {
@@ -44,8 +54,7 @@ void on_down(Self self, const caf::down_msg& down) {
   const ps::Endpoint who = found->second;
   self->state.watched.erase(found);
   if (!down.reason || down.reason == caf::exit_reason::normal) return;
-  self->state.unheard[who] = {who, describe(down.reason)};
-  say(self, self->state.unheard[who]);
+  report_down(self, who, describe(down.reason));
 }
 
 NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {

@@ -163,6 +163,8 @@ void run(Self self, const ps::Reduce& task) {
       [task, report = reporter(self), layer = self->state.parts.source->layers()[task.layer],
        norm = self->state.computer->measure_norm](Status status, Tensor sum) {
         if (!status) {
+          // Cancelled: another worker of the group ended, and the coordinator hears of that one.
+          if (status.error().kind == ErrorKind::cancelled) return;
           report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
                                 status.error().message)});
           return;

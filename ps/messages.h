@@ -173,7 +173,7 @@ struct InstallAck {
   uint64_t round = 0;
 };
 
-/// Cumulative counters of a server, for metrics and the summary. Sent with Finish and on request.
+/// Cumulative counters of a server, for metrics and the summary. Sent on request.
 struct LayerCounters {
   LayerId layer = 0;
   int64_t pushes = 0, updates = 0;

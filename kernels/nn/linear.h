@@ -4,8 +4,7 @@
 namespace troupe::nn {
 
 /// y[n, outputs] = activation(x[n, inputs] weight[outputs, inputs]^T + bias). Weight and bias start uniform
-/// in
-/// +-1/sqrt(inputs).
+/// in +-1/sqrt(inputs).
 class Linear final : public Layer {
  public:
   Linear(int64_t inputs, int64_t outputs, Activation activation = Activation::none)

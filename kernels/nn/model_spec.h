@@ -24,7 +24,7 @@ struct ModelSpec {
   std::vector<int64_t> blocks;
   int64_t kernel = 3;
   std::string activation = "relu";  ///< relu | gelu
-  double dropout = 0;               ///< before every fully connected layer but the first
+  double dropout = 0;               ///< before every fully connected layer but the first; resnet: before its only one
   bool batch_norm = false;          ///< cnn: after every conv; mlp: layer norm is `layer_norm`
   bool layer_norm = false;          ///< mlp: after every hidden layer
 };

@@ -12,10 +12,6 @@ struct BiasOps {
 
   /// dbias[c] (=, +=) the sum of dy over all other dimensions.
   void (*bias_gradient)(Stream&, const Tensor& dy, Write, Tensor& dbias);
-
-  /// relu_gradient and bias_gradient in one pass: dx = y > 0 ? dy : 0, dbias[c] (=, +=) the sum of dx.
-  /// dx may be dy. y is what the relu returned.
-  void (*relu_bias_gradient)(Stream&, const Tensor& y, const Tensor& dy, Write, Tensor& dx, Tensor& dbias);
 };
 
 }  // namespace troupe::ops

@@ -1,6 +1,4 @@
 #pragma once
-#include <span>
-
 #include <troupe/kernels/tensor/stream.h>
 #include <troupe/kernels/tensor/tensor.h>
 
@@ -20,11 +18,6 @@ struct ElementwiseOps {
   void (*scale)(Stream&, double alpha, Tensor& y);
   /// y = alpha x + y.
   void (*axpy)(Stream&, double alpha, const Tensor& x, Tensor& y);
-
-  /// y = (...((w0 x0) + w1 x1) + ...) + wk xk, in the order given, which for collectives is the order of
-  /// ranks: the sum does not depend on who computes it or how a tensor was cut. One pass over memory. At
-  /// least one input, as many weights as inputs; y may be one of the inputs.
-  void (*weighted_sum)(Stream&, std::span<const Tensor> inputs, std::span<const double> weights, Tensor& y);
 };
 
 }  // namespace troupe::ops

@@ -1,6 +1,7 @@
 #include <troupe/kernels/tensor/buffer.h>
 
 #include <bit>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -12,6 +13,7 @@ namespace {
 // Blocks are handed out in classes of four sizes an octave, so that a freed block fits what is asked next
 // and at most a fifth of it is slack.
 size_t size_class(size_t bytes) {
+  if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();  // rounding up would come round to 0
   if (bytes <= 1024) return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
   const size_t step = std::bit_floor(bytes - 1) / 4;
   return (bytes + step - 1) / step * step;
@@ -28,16 +30,19 @@ class Cache {
   std::byte* take(size_t size) {
     {
       std::lock_guard lock(mutex_);
-      used_ += size;
       auto found = free_.find(size);
       if (found != free_.end() && !found->second.empty()) {
         std::byte* data = found->second.back();
         found->second.pop_back();
         cached_ -= size;
+        used_ += size;
         return data;
       }
     }
-    return static_cast<std::byte*>(::operator new(size, std::align_val_t{Buffer::kAlignment}));
+    void* const data = ::operator new(size, std::align_val_t{Buffer::kAlignment});
+    std::lock_guard lock(mutex_);
+    used_ += size;  // only now: there may have been no memory
+    return static_cast<std::byte*>(data);
   }
 
   void give(std::byte* data, size_t size) {

@@ -14,8 +14,8 @@ class Buffer {
   static constexpr size_t kAlignment = 64;
 
   /// Takes ownership of nothing: `release` is called once, from the thread that drops the last reference.
-  Buffer(std::byte* data, size_t bytes, Device device, void (*release)(Buffer&), void* owner = nullptr)
-      : data_(data), bytes_(bytes), device_(device), release_(release), owner_(owner) {}
+  Buffer(std::byte* data, size_t bytes, Device device, void (*release)(Buffer&))
+      : data_(data), bytes_(bytes), device_(device), release_(release) {}
   ~Buffer() { release_(*this); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -24,21 +24,20 @@ class Buffer {
   const std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
-  void* owner() const { return owner_; }
 
  private:
   std::byte* data_;
   size_t bytes_;
   Device device_;
   void (*release_)(Buffer&);
-  void* owner_;
 };
 
 using BufferPtr = std::shared_ptr<Buffer>;
 
 /// CPU memory from a process-wide cache of freed blocks: a training step asks for the same sizes again and
 /// again, and fresh pages cost more than the arithmetic done on them. Thread-safe. The cache keeps at most
-/// `set_buffer_cache_limit` bytes (default 256 MiB) of blocks that nobody uses.
+/// `set_buffer_cache_limit` bytes (default 256 MiB) of blocks that nobody uses. std::bad_alloc where there is no
+/// memory.
 BufferPtr allocate(size_t bytes);
 void set_buffer_cache_limit(size_t bytes);
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -31,10 +32,13 @@ constexpr std::string_view name_of(DType dtype) {
 
 std::optional<DType> dtype_named(std::string_view name);
 
-template <class T> inline constexpr DType dtype_of = DType::u8;
+template <class T>
+concept Element =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, int32_t> || std::same_as<T, uint8_t>;
+
+template <Element T> inline constexpr DType dtype_of = DType::u8;
 template <> inline constexpr DType dtype_of<float> = DType::f32;
 template <> inline constexpr DType dtype_of<double> = DType::f64;
 template <> inline constexpr DType dtype_of<int32_t> = DType::i32;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::u8;
 
 }  // namespace troupe

@@ -16,10 +16,11 @@ class CpuQueue final : public Executor {
   CpuQueue(std::string name, int threads) : thread_([this, name = std::move(name), threads] { run(name, threads); }) {}
 
   ~CpuQueue() override {
+    std::deque<std::function<void()>> dropped;  // outlives the lock: what a task captured may submit as it goes
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
-      tasks_.clear();
+      dropped.swap(tasks_);
     }
     wake_.notify_one();
     thread_.join();

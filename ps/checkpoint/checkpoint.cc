@@ -67,14 +67,6 @@ Result<Manifest::File> write_tensors(FileOps& files, const std::string& folder, 
   return Manifest::File{name, written->bytes, written->digest};
 }
 
-Status write_text(FileOps& files, const std::string& path, const std::string& text) {
-  auto file = files.create(path);
-  if (!file) return tl::unexpected(file.error());
-  TROUPE_TRY((*file)->write(std::as_bytes(std::span(text))));
-  TROUPE_TRY((*file)->sync());
-  return (*file)->close();
-}
-
 Result<Manifest> read_manifest(FileOps& files, const std::string& folder) {
   const std::string path = join_path(folder, kManifest);
   const auto file = files.open(path);
@@ -138,7 +130,7 @@ Result<uint64_t> write_checkpoint(FileOps& files, const std::string& folder, con
   TROUPE_TRY(write(kOptimizer, optimizer_sources(c.layout.layers, c.state_names)));
   const auto text = to_json(m);
   if (!text) return tl::unexpected(text.error());
-  TROUPE_TRY(write_text(files, join_path(folder, kManifest), *text));
+  TROUPE_TRY(write_file(files, join_path(folder, kManifest), *text));
   return m.files[0].bytes + m.files[1].bytes + text->size();
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/kernels/base/text.h>
 
 namespace troupe::ps {
@@ -24,20 +25,6 @@ tl::unexpected<Error> fail_errno(const std::string& what, const std::string& pat
   if (error == ENOENT || error == ENOTDIR) kind = ErrorKind::missing;
   return fail(kind, cat("cannot ", what, ' ', path, ": ", std::strerror(error)));
 }
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 class PosixOutput : public OutputFile {
  public:
@@ -155,6 +142,14 @@ class PosixFiles : public FileOps {
 
 std::shared_ptr<FileOps> make_posix_files() {
   return std::make_shared<PosixFiles>();
+}
+
+Status write_file(FileOps& files, const std::string& path, const std::string& text) {
+  const auto file = files.create(path);
+  if (!file) return tl::unexpected(file.error());
+  TROUPE_TRY((*file)->write(std::as_bytes(std::span(text))));
+  TROUPE_TRY((*file)->sync());
+  return (*file)->close();
 }
 
 Status remove_with_files(FileOps& files, const std::string& folder) {

@@ -53,6 +53,8 @@ class FileOps {
 /// The machine's own files. Stateless, safe from any thread.
 std::shared_ptr<FileOps> make_posix_files();
 
+/// A new file that holds `text`, written through to the disk; one of that name is replaced.
+Status write_file(FileOps& files, const std::string& path, const std::string& text);
 /// A folder of files without folders in it.
 Status remove_with_files(FileOps& files, const std::string& folder);
 /// "a/b" of "a" or "a/" and "b"; and "a" of "a/b", "." of "b".

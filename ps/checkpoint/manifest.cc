@@ -73,6 +73,15 @@ std::string sealed(Json json) {
   return json.dump(1) + '\n';
 }
 
+/// Discarded where the text is no JSON, or nested deeper than any manifest: what handles it afterwards recurses.
+Json parse_shallow(const std::string& text) {
+  constexpr int kMaxDepth = 16;
+  bool deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(deep |= depth > kMaxDepth); };
+  Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
+  return deep ? Json(Json::value_t::discarded) : json;
+}
+
 /// Throws where a layer's tensors do not lie one after the other over its whole vector, or its update counts
 /// do not reach its end.
 void check_layer(const LayerSpec& layer, const std::vector<UpdateRun>& runs) {
@@ -80,8 +89,7 @@ void check_layer(const LayerSpec& layer, const std::vector<UpdateRun>& runs) {
   for (const ParamSpec& p : layer.params) {
     int64_t count = 1;
     bool sound = p.offset == at;
-    for (const int64_t n : p.shape.span())
-      sound = sound && n >= 0 && !__builtin_mul_overflow(count, n, &count);
+    for (const int64_t n : p.shape.span()) sound = sound && !__builtin_mul_overflow(count, n, &count);
     if (!sound || __builtin_add_overflow(at, count, &at))
       throw std::invalid_argument("misplaced tensor " + p.name);
   }
@@ -95,7 +103,15 @@ void check_layer(const LayerSpec& layer, const std::vector<UpdateRun>& runs) {
     throw std::invalid_argument("incomplete layer " + layer.name);
 }
 
-/// Throws Json::exception where a field is missing or of another type.
+Shape shape_of(const Json& json) {
+  const auto dims = json.get<std::vector<int64_t>>();
+  const bool sound =
+      dims.size() <= Shape::kMaxDims && std::all_of(dims.begin(), dims.end(), [](int64_t n) { return n >= 0; });
+  if (!sound) throw std::invalid_argument("impossible shape " + json.dump());
+  return Shape(std::span<const int64_t>(dims));
+}
+
+/// Throws where a field is missing, of another type, or senseless.
 Manifest manifest_of(const Json& json) {
   Manifest m;
   m.step = json.at("step");
@@ -106,9 +122,7 @@ Manifest manifest_of(const Json& json) {
   for (const Json& layer : json.at("layers")) {
     LayerSpec spec{layer.at("name"), layer.at("count"), {}};
     for (const Json& p : layer.at("params"))
-      spec.params.push_back({p.at("name"),
-                             Shape(std::span<const int64_t>(p.at("shape").get<std::vector<int64_t>>())),
-                             p.at("offset"), kind_named(p.at("kind"))});
+      spec.params.push_back({p.at("name"), shape_of(p.at("shape")), p.at("offset"), kind_named(p.at("kind"))});
     m.layers.push_back(std::move(spec));
     auto& runs = m.updates.emplace_back();
     for (const Json& run : layer.at("updates")) runs.push_back({run.at(0), run.at(1)});
@@ -151,7 +165,7 @@ Result<std::string> to_json(const Manifest& m) {
 }
 
 Result<Manifest> parse_manifest(const std::string& text, const std::string& path) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_shallow(text);
   try {
     // Written again it must be the same bytes: blanks, key order and doubled keys count as damage too.
     if (!json.is_object() || sealed(json) != text)
@@ -161,7 +175,7 @@ Result<Manifest> parse_manifest(const std::string& text, const std::string& path
       return fail(ErrorKind::invalid, cat(path, " has format ", json.at("format").dump(),
                                           ", this program reads ", Manifest::kFormat));
     return manifest_of(json);
-  } catch (const std::exception& error) {  // Json's, and the checks of Shape
+  } catch (const std::exception& error) {  // Json's, and those above
     return fail(ErrorKind::corrupt, cat(path, " is not a checkpoint's manifest: ", error.what()));
   }
 }

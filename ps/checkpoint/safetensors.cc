@@ -28,18 +28,22 @@ uint64_t bits_of(const std::string& dtype) {
   return found == bits.end() ? 0 : found->second;
 }
 
-/// JSON in which no object names a key twice; none where the text is not that.
+/// Deeper than a header's {"name": {"shape": [...]}}. What handles JSON afterwards recurses.
+constexpr int kMaxDepth = 8;
+
+/// JSON in which no object names a key twice and nothing lies too deep; none where the text is not that.
 std::optional<Json> parse_strictly(const std::string& text) {
   std::vector<std::set<std::string>> keys;
-  bool twice = false;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
+  bool twice = false, deep = false;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (deep |= depth > kMaxDepth) return false;
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) twice |= !keys.back().insert(value.get<std::string>()).second;
     return true;
   };
   Json json = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (json.is_discarded() || twice) return {};
+  if (json.is_discarded() || twice || deep) return {};
   return json;
 }
 
@@ -97,10 +101,8 @@ Status place(std::vector<SafetensorsFile::Entry>& entries, uint64_t data_begin, 
 }  // namespace
 
 Result<SafetensorsWriter> SafetensorsWriter::create(FileOps& files, const std::string& path,
-                                                    const std::vector<TensorEntry>& entries,
-                                                    const std::map<std::string, std::string>& metadata) {
+                                                    const std::vector<TensorEntry>& entries) {
   Json json = Json::object();
-  if (!metadata.empty()) json["__metadata__"] = metadata;
   uint64_t at = 0;
   for (const TensorEntry& e : entries) {
     if (e.name == "__metadata__" || json.contains(e.name))

@@ -31,8 +31,7 @@ class SafetensorsWriter {
   /// Writes the header. Tensors lie in the file in the order of `entries`. Two of one name, or a name that is
   /// not UTF-8, are errors.
   static Result<SafetensorsWriter> create(FileOps& files, const std::string& path,
-                                          const std::vector<TensorEntry>& entries,
-                                          const std::map<std::string, std::string>& metadata = {});
+                                          const std::vector<TensorEntry>& entries);
 
   /// The next bytes of the tensors, one after the other.
   Status append(std::span<const std::byte> bytes);

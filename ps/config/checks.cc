@@ -78,7 +78,6 @@ struct Checker {
     idle_unless(resnet, "model.blocks", "model.kind");
     idle_unless(cnn, "model.kernel", "model.kind");
     idle_unless(!resnet, "model.hidden", "model.kind");
-    idle_unless(!resnet, "model.dropout", "model.kind");
     idle_unless(cnn, "model.batch_norm", "model.kind");
     idle_unless(mlp, "model.layer_norm", "model.kind");
   }

@@ -1,20 +1,11 @@
 #include <troupe/ps/config/explain.h>
 
-#include <cctype>
-
 #include <troupe/ps/config/nearest.h>
 #include <troupe/ps/config/setting.h>
+#include <troupe/ps/config/variable.h>
 
 namespace troupe::ps {
 namespace {
-
-std::string variable_text(const Setting& setting) {
-  std::string name = "TROUPE_";
-  for (const char c : std::string_view(setting.key))
-    name +=
-        c == '.' ? std::string("__") : std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
-  return name;
-}
 
 /// The three ways; rules have short forms of their own outside the file.
 std::string ways_text(const Setting& setting, const std::string& value) {
@@ -22,7 +13,7 @@ std::string ways_text(const Setting& setting, const std::string& value) {
     return cat("    [[update]] ", setting.leaf(), " = ", value,
                "  |  --set 'update=fc1:sync,*:ssp(2)'  |  TROUPE_UPDATE=async\n");
   return cat("    [", setting.table(), "] ", setting.leaf(), " = ", value, "  |  --set ", setting.key, "=...  |  ",
-             variable_text(setting), "=...\n");
+             variable_of(setting.key), "=...\n");
 }
 
 std::string explain_one(const Setting& setting) {

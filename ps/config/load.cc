@@ -12,37 +12,10 @@
 #include <troupe/ps/config/setting.h>
 #include <troupe/ps/config/toml_file.h>
 #include <troupe/ps/config/update_text.h>
+#include <troupe/ps/config/variable.h>
 
 namespace troupe::ps {
 namespace {
-
-constexpr std::string_view kPrefix = "TROUPE_";
-
-std::string variable_of(std::string_view key) {
-  std::string name(kPrefix);
-  for (const char c : key) {
-    if (c == '.')
-      name += "__";
-    else
-      name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  }
-  return name;
-}
-
-/// "train.epochs" of TROUPE_TRAIN__EPOCHS.
-std::string key_of(std::string_view variable) {
-  std::string key;
-  for (size_t i = kPrefix.size(); i < variable.size(); ++i) {
-    if (variable.substr(i, 2) == "__") {
-      key += '.';
-      ++i;
-    } else {
-      const char c = variable[i];
-      key += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    }
-  }
-  return key;
-}
 
 std::string rule_key(size_t rule, const Setting& setting) { return cat("update[", rule, "].", setting.leaf()); }
 
@@ -113,7 +86,7 @@ class Loader {
   }
 
   void take_variable(const std::string& name, const std::string& value) {
-    if (!name.starts_with(kPrefix)) return;
+    if (!name.starts_with(kVariablePrefix)) return;
     const std::string key = key_of(name);
     const std::string where = "environment (" + name + ")";
     if (key == "update" || find_setting(key)) return take_text(key, value, where);

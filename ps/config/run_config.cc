@@ -15,18 +15,19 @@ OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {
 
 nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t classes) {
   const ModelSection& m = config.model;
+  const bool mlp = m.kind == "mlp", cnn = m.kind == "cnn", resnet = m.kind == "resnet";
   nn::ModelSpec spec;
   spec.kind = m.kind;
   spec.input = input;
   spec.classes = classes;
-  spec.hidden = m.hidden;
-  spec.channels = m.channels;
-  spec.blocks = m.blocks;
-  spec.kernel = m.kernel;
+  if (!resnet) spec.hidden = m.hidden;
+  if (!mlp) spec.channels = m.channels;
+  if (resnet) spec.blocks = m.blocks;
+  if (cnn) spec.kernel = m.kernel;
   spec.activation = m.activation;
   spec.dropout = m.dropout;
-  spec.batch_norm = m.batch_norm;
-  spec.layer_norm = m.layer_norm;
+  spec.batch_norm = cnn && m.batch_norm;
+  spec.layer_norm = mlp && m.layer_norm;
   return spec;
 }
 

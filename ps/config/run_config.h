@@ -110,7 +110,8 @@ std::vector<int64_t> worker_batches(const RunConfig& config);
 /// `[optimizer]` with `total_steps` filled in from the run (Dealer::total_schedule_steps) where it is 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);
 
-/// `[model]` for samples of shape `input` with `classes` labels.
+/// `[model]` for samples of shape `input` with `classes` labels, without the settings that have no meaning for its
+/// kind: some have defaults, and check_config has warned of the others.
 nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t classes);
 
 LayoutOptions layout_options(const RunConfig& config);

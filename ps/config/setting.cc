@@ -1,9 +1,9 @@
 #include <troupe/ps/config/setting.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/config/toml_text.h>
 
 namespace troupe::ps {
@@ -15,21 +15,6 @@ struct overloaded : Ts... {
 };
 template <class... Ts>
 overloaded(Ts...) -> overloaded<Ts...>;
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-template <class T>
-std::optional<T> number_from(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 RawValue number_or_text(std::string_view text) {
   if (const auto i = number_from<int64_t>(text)) return *i;

@@ -62,8 +62,8 @@ std::vector<Setting> declare() {
       {.key = "model.dropout",
        .field = AT(model.dropout),
        .unit = "",
-       .why = "Share of units dropped before every fully connected layer but the first; raise it against "
-              "overfitting.",
+       .why = "Share of units dropped before every fully connected layer but the first (resnet: before its only one); "
+              "raise it against overfitting.",
        .least = 0,
        .most = 1,
        .below_most = true},
@@ -223,7 +223,8 @@ std::vector<Setting> declare() {
        .unit = "samples",
        .why = "Samples of one step for each worker, where they are not equally fast; adds up to "
               "train.batch_size. Empty: equal shares.",
-       .least = 1},
+       .least = 1,
+       .most = 1 << 30},
 
       {.key = "optimizer.name",
        .field = AT(optimizer.name),

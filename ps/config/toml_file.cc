@@ -12,10 +12,19 @@ namespace {
 
 Place place_of(const toml::source_region& region) { return {region.begin.line, region.begin.column}; }
 
-template <class T>
-std::vector<T> elements(const toml::array& array) {
-  std::vector<T> list;
-  for (const auto& element : array) list.push_back(*element.value<T>());
+std::vector<int64_t> integers(const toml::array& array) {
+  std::vector<int64_t> list;
+  for (const auto& element : array) list.push_back(element.as_integer()->get());
+  return list;
+}
+
+/// Integers that no double holds are rounded.
+std::vector<double> numbers(const toml::array& array) {
+  std::vector<double> list;
+  for (const auto& element : array) {
+    const auto* integer = element.as_integer();
+    list.push_back(integer ? static_cast<double>(integer->get()) : element.as_floating_point()->get());
+  }
   return list;
 }
 
@@ -26,8 +35,8 @@ RawValue raw_value(const toml::node& node) {
   if (const auto* v = node.as_string()) return v->get();
   if (const auto* v = node.as_array()) {
     const auto all = [&](auto test) { return std::all_of(v->begin(), v->end(), test); };
-    if (all([](const auto& n) { return n.is_integer(); })) return elements<int64_t>(*v);
-    if (all([](const auto& n) { return n.is_number(); })) return elements<double>(*v);
+    if (all([](const auto& n) { return n.is_integer(); })) return integers(*v);
+    if (all([](const auto& n) { return n.is_number(); })) return numbers(*v);
   }
   return std::monostate{};
 }

@@ -1,15 +1,10 @@
 #include <troupe/ps/config/update_text.h>
 
+#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/config/setting.h>
 
 namespace troupe::ps {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
-}
 
 /// Commas inside a glob's [a,b] do not separate rules.
 std::vector<std::string_view> split_rules(std::string_view text) {

@@ -12,24 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/kernels/base/text.h>
 
 namespace troupe::ps {
 
 namespace {
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Result<size_t> read_fully(int fd, std::span<uint8_t> out, const std::string& path) {
   size_t done = 0;

@@ -1,13 +1,13 @@
 #include <troupe/ps/data/csv.h>
 
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <vector>
 
+#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/data/byte_source.h>
 
 namespace troupe::ps {
@@ -26,6 +26,7 @@ class RowReader {
 
   /// The next row that is not empty; none at the end.
   Result<bool> next(std::vector<Field>& row) {
+    if (line_ == 1 && column_ == 1) TROUPE_TRY(skip_byte_order_mark());
     do {
       if (const auto more = read_row(row); !more || !*more) return more;
     } while (row.size() == 1 && row[0].text.empty() && !quoted_);
@@ -33,6 +34,15 @@ class RowReader {
   }
 
  private:
+  /// Spreadsheets begin UTF-8 with one.
+  Status skip_byte_order_mark() {
+    if (const auto c = peek(); !c) return tl::unexpected(c.error());
+    constexpr std::array<uint8_t, 3> kMark = {0xef, 0xbb, 0xbf};
+    if (end_ - at_ >= kMark.size() && std::memcmp(block_.data() + at_, kMark.data(), kMark.size()) == 0)
+      at_ += kMark.size();
+    return {};
+  }
+
   Result<bool> read_row(std::vector<Field>& row) {
     size_t fields = 0;
     quoted_ = false;
@@ -75,6 +85,10 @@ class RowReader {
         break;
       } else if (*c != '\r') {
         text += static_cast<char>(*c);
+      } else {  // alone it ends no line, and must not make one number of two
+        const auto after = peek();
+        if (!after) return tl::unexpected(after.error());
+        if (*after >= 0 && *after != '\n') text += '\r';
       }
     }
     row.resize(fields);
@@ -103,22 +117,6 @@ class RowReader {
   bool quoted_ = false;
 };
 
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-template <class T>
-std::optional<T> number(std::string_view text) {
-  text = trimmed(text);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return value;
-}
-
 std::string describe(size_t column, const std::vector<Field>& header) {
   return header.empty() ? cat("column ", column) : cat("column '", header[column].text, '\'');
 }
@@ -142,7 +140,7 @@ Status find_label(Table& table, const std::string& label_column) {
   if (label_column.empty()) return {};
   for (size_t i = 0; i < table.header.size(); ++i)
     if (trimmed(table.header[i].text) == label_column) return table.label = i, Status{};
-  const auto index = number<size_t>(label_column);
+  const auto index = number_from<size_t>(trimmed(label_column));
   if (index && *index < table.columns) return table.label = *index, Status{};
   std::string names;
   for (const Field& f : table.header) names += (names.empty() ? ", named " : ", ") + f.text;
@@ -160,8 +158,8 @@ Status add_row(Table& table, const std::vector<Field>& row) {
     if (trimmed(field.text).empty())
       return fail_at(table, field,
                      cat(describe(i, table.header), " is empty; fill in a number or remove the row"));
-    const auto value = number<double>(field.text);
-    if (!value || !std::isfinite(*value))
+    const auto value = number_from<double>(trimmed(field.text));
+    if (!value || !(std::abs(*value) <= std::numeric_limits<float>::max()))
       return fail_at(table, field,
                      cat(describe(i, table.header), " holds '", field.text.substr(0, 40),
                          "', which is not a number that can be trained on"));
@@ -180,7 +178,7 @@ Status add_row(Table& table, const std::vector<Field>& row) {
 
 bool is_header(const std::vector<Field>& row) {
   for (const Field& field : row)
-    if (!trimmed(field.text).empty() && !number<double>(field.text)) return true;
+    if (!trimmed(field.text).empty() && !number_from<double>(trimmed(field.text))) return true;
   return false;
 }
 

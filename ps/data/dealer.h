@@ -83,8 +83,7 @@ class Dealer {
   /// Work that was dealt and not completed counts as not done.
   DealerState state() const;
   int64_t samples_dealt() const;
-  /// Of the whole run, from its first step: the samples, and the steps of learning-rate schedules.
-  int64_t total_samples() const { return total_samples_; }
+  /// Of the whole run, from its first step: the steps of learning-rate schedules.
   Step total_schedule_steps() const;
   /// The run's last step + 1. Exact under lockstep, where an epoch's short last batch takes a step of its own;
   /// on demand as many whole batches as the samples make.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include <troupe/ps/data/cifar.h>
 #include <troupe/ps/data/csv.h>
@@ -121,9 +122,10 @@ Status check_options(const DataOptions& o) {
                 cat("data.format = \"", o.format,
                     "\" is not known; there are idx, cifar10, cifar100, csv, npy and synthetic"));
   if (o.format != "synthetic") return check_folder(o);
-  int64_t values = 0;
+  int64_t values = 0, centres = 0;
   if (o.samples < 1 || o.features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
-      __builtin_mul_overflow(o.samples, o.features, &values) || values > int64_t{1} << 40)
+      o.classes > std::numeric_limits<int32_t>::max() || __builtin_mul_overflow(o.samples, o.features, &values) ||
+      __builtin_mul_overflow(o.classes, o.features, &centres) || std::max(values, centres) > int64_t{1} << 40)
     return fail(ErrorKind::invalid, cat("data.samples = ", o.samples, ", data.features = ", o.features,
                                         ", data.classes = ", o.classes,
                                         ": each must be at least 1, and no more than "

@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kMaxHeaderBytes = size_t{1} << 16;
 
 struct Header {
+  uint64_t bytes = 0;  ///< its own
   std::string type;  ///< "<f4"
   bool fortran_order = false;
   std::vector<int64_t> shape;
@@ -123,6 +124,7 @@ Result<Header> read_header(ByteSource& source) {
   if (header->shape.empty() || header->shape.size() > Shape::kMaxDims)
     return fail(ErrorKind::invalid, cat(path, " has ", header->shape.size(), " dimensions; 1 to ",
                                         Shape::kMaxDims, " can be read"));
+  header->bytes = 8 + length_bytes + length;
   return *header;
 }
 
@@ -198,7 +200,7 @@ Result<Tensor> read_npy(const std::string& path, bool labels) {
       return true;
     }));
   }
-  TROUPE_TRY(source.expect_end(source.file_bytes()));
+  TROUPE_TRY(source.expect_end(header->bytes + bytes));
   return out;
 }
 

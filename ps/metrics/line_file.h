@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/kernels/base/result.h>
 
 namespace troupe::ps {
@@ -14,9 +15,6 @@ class LineFile {
  public:
   /// Opens `path` for appending; it is created if it is not there.
   static Result<LineFile> open(const std::string& path);
-  LineFile(LineFile&& other) noexcept;
-  LineFile& operator=(LineFile&& other) noexcept;
-  ~LineFile();
 
   /// False where the line could not be written; later ones may.
   bool append(std::string_view line);
@@ -26,8 +24,8 @@ class LineFile {
   bool empty() const;
 
  private:
-  explicit LineFile(int descriptor) : descriptor_(descriptor) {}
-  int descriptor_ = -1;
+  explicit LineFile(FileDescriptor file) : file_(std::move(file)) {}
+  FileDescriptor file_;
   int64_t failures_ = 0;
 };
 

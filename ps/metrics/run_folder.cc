@@ -1,12 +1,7 @@
 #include <troupe/ps/metrics/run_folder.h>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/checkpoint/file_ops.h>
 
 namespace fs = std::filesystem;
 
@@ -27,17 +22,6 @@ std::vector<fs::path> create_folders(const fs::path& path, std::error_code& erro
   }
   fs::create_directories(path, error);
   return missing;
-}
-
-/// All of `text`, on disk.
-bool write_all(int descriptor, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = ::write(descriptor, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return ::fsync(descriptor) == 0;
 }
 
 }  // namespace
@@ -105,19 +89,13 @@ void RunFolder::discard() {
 }
 
 Status replace_file(const std::string& path, const std::string& text) {
+  const auto files = make_posix_files();
   const std::string part = path + ".part";
-  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  bool written = descriptor >= 0 && write_all(descriptor, text);
-  int reason = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (written && ::rename(part.c_str(), path.c_str()) != 0) {
-    written = false;
-    reason = errno;
-  }
+  Status written = write_file(*files, part, text);
+  if (written) written = files->rename(part, path);
   if (written) return {};
-  ::unlink(part.c_str());
-  const ErrorKind kind = reason == ENOSPC || reason == EDQUOT ? ErrorKind::exhausted : ErrorKind::failed;
-  return fail(kind, path + ": cannot be written: " + std::strerror(reason));
+  (void)files->remove_file(part);
+  return fail(path + " was not written", written.error());
 }
 
 }  // namespace troupe::ps

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
@@ -77,14 +78,6 @@ bool Layout::lockstep() const {
 
 bool Layout::any(Mode mode) const {
   return std::ranges::any_of(policies, [&](const Policy& p) { return p.mode == mode; });
-}
-
-std::vector<ParcelId> Layout::parcels_of(LayerId layer) const {
-  std::vector<ParcelId> ids;
-  for (const Parcel& parcel : parcels)
-    if (std::ranges::any_of(parcel.slices, [&](SliceId s) { return slices[s].layer == layer; }))
-      ids.push_back(parcel.id);
-  return ids;
 }
 
 Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, const LayoutOptions& options) {

@@ -43,8 +43,6 @@ struct Layout {
   /// Any layer that makes all workers take steps together.
   bool lockstep() const;
   bool any(Mode mode) const;
-  /// Parcels that hold slices of `layer`.
-  std::vector<ParcelId> parcels_of(LayerId layer) const;
 };
 
 struct LayoutOptions {

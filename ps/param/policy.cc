@@ -1,14 +1,11 @@
 #include <troupe/ps/param/policy.h>
 
 #include <algorithm>
-#include <array>
 
 #include <troupe/kernels/base/text.h>
 
 namespace troupe::ps {
 namespace {
-
-constexpr std::array kModes = {Mode::all_reduce, Mode::sync, Mode::ssp, Mode::async};
 
 // Length of the class "[...]" that `pattern` starts with, or 0 where it is not closed and so means itself.
 size_t class_length(std::string_view pattern) {
@@ -52,12 +49,6 @@ const char* name_of(Mode mode) {
     case Mode::async: return "async";
   }
   return "?";
-}
-
-std::optional<Mode> mode_named(std::string_view name) {
-  for (Mode mode : kModes)
-    if (name == name_of(mode)) return mode;
-  return std::nullopt;
 }
 
 std::string describe(const Policy& policy) {

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +32,6 @@ struct Policy {
 };
 
 const char* name_of(Mode mode);
-std::optional<Mode> mode_named(std::string_view name);
 /// "ssp(3)", "sync".
 std::string describe(const Policy& policy);
 

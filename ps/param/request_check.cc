@@ -33,6 +33,14 @@ Status check_parcel(ParcelId id, const Layout& layout, ServerId server) {
   return {};
 }
 
+// Shape::count() of a foreign shape might overflow.
+bool add_count(const Shape& shape, int64_t& sum) {
+  int64_t count = 1;
+  for (const int64_t n : shape.span())
+    if (__builtin_mul_overflow(count, n, &count)) return false;
+  return !__builtin_add_overflow(sum, count, &sum);
+}
+
 Status check_step(Step step, const char* what) {
   if (step < 0 || step > kMaxStep) return malformed(what, " ", step, " cannot be");
   return {};
@@ -47,7 +55,7 @@ Status check_layout(const Layout& layout) {
     int64_t at = 0;
     for (const ParamSpec& param : layer.params) {
       if (param.offset != at) return malformed("tensor ", param.name, " is at ", param.offset, ", not ", at);
-      at += param.shape.count();
+      if (!add_count(param.shape, at)) return malformed("tensor ", param.name, " has impossible shape ", param.shape);
     }
     if (at != layer.count) return malformed("layer ", layer.name, " has ", layer.count, " elements, tensors of ", at);
   }

@@ -52,26 +52,6 @@ BOOST_AUTO_TEST_CASE(TheGradientIsTheSumOverAllButTheChannel) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(TheFusedGradientIsTheTwoInARow) {
-  Stream stream;
-  for (DType dtype : {DType::f32, DType::f64})
-    for (const Shape& shape : kShapes) {
-      const Tensor y = exact(1, shape, dtype), dy = exact(2, shape, dtype);
-      Tensor dx = unwritten(shape, dtype), db = unwritten({shape[1]}, dtype), masked = dx.clone(),
-             sums = db.clone();
-      op.relu_bias_gradient(stream, y, dy, Write::set, dx, db);
-      op.relu_gradient(stream, y, dy, masked);
-      op.bias_gradient(stream, masked, Write::set, sums);
-      BOOST_TEST(same_bits(dx, masked), shape);
-      BOOST_TEST(difference(db, sums, 1e-6) == "", shape);
-      Tensor in_place = dy.clone();
-      op.relu_bias_gradient(stream, y, in_place, Write::add, in_place, db);
-      op.scale(stream, 0.5, db);
-      BOOST_TEST(same_bits(in_place, masked), shape);
-      BOOST_TEST(difference(db, sums, 1e-6) == "", shape);
-    }
-}
-
 BOOST_AUTO_TEST_CASE(ABiasOfAnotherSizeFailsWithItsValues) {
   Stream stream;
   Tensor y = Tensor::empty({2, 3}), db = Tensor::empty({2});

@@ -184,6 +184,11 @@ BOOST_AUTO_TEST_CASE(AManifestThatWasEditedIsRefused) {
     BOOST_TEST(parse_manifest(edited, "x").error().message.find("checksum") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(AManifestNestedWithoutEndIsRefused) {
+  const std::string deep = "{\"step\": " + std::string(1000000, '[') + std::string(1000000, ']') + "}";
+  BOOST_TEST((parse_manifest(deep, "x").error().kind == ErrorKind::corrupt));
+}
+
 BOOST_AUTO_TEST_CASE(AManifestOfALaterFormatIsRefusedByItsNumber) {
   const auto m = parse_manifest(resealed(*to_json(Manifest{}), "\"format\": 1", "\"format\": 2"), "x");
   BOOST_REQUIRE(!m.has_value());
@@ -199,6 +204,8 @@ BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{{"\"offset\": 40", "\"offset\": 41"},
                                                         {"\"count\": 48", "\"count\": 49"},
+                                                        {"\"shape\": [", "\"shape\": [1, 1, 1, 1, 1, 1, "},
+                                                        {"\"shape\": [", "\"shape\": [-"},
                                                         {"\"bias\"", "\"odd\""},
                                                         {"\"step\": 0", "\"step\": \"0\""},
                                                         {"\"optimizer\"", "\"optimiser\""}}) {

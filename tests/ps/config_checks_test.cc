@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include <troupe/kernels/nn/make_model.h>
 #include <troupe/ps/config/checks.h>
 
 using namespace troupe;
@@ -102,6 +103,20 @@ BOOST_AUTO_TEST_CASE(AConvolutionalNetNeedsChannels) {
   BOOST_TEST(error_of("model.kind = \"cnn\"") ==
              "model.kind = \"cnn\" (x.toml:1) needs model.channels, as in channels = [32, 64]; model.channels = [] "
              "(default)");
+}
+
+BOOST_AUTO_TEST_CASE(EveryKindOfModelIsBuiltWithTheDefaultsOfTheOthersSettings) {
+  for (const char* kind : {"mlp", "cnn", "resnet"}) {
+    const std::string text = cat("model = {kind = \"", kind, "\", channels = [4], blocks = [1]}");
+    const auto loaded = load_config({"x.toml", text, {}, {}});
+    BOOST_REQUIRE_MESSAGE(loaded.has_value(), (loaded ? "" : loaded.error().message));
+    const auto model = nn::make_model(model_spec(loaded->config, {1, 8, 8}, 10));
+    BOOST_TEST(model.has_value(), kind << ": " << (model ? "" : model.error().message));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(DropoutOfAResidualNetHasAnEffect) {
+  BOOST_TEST(warning_of("model = {kind = \"resnet\", channels = [4], blocks = [1], dropout = 0.5}") == "(no warning)");
 }
 
 BOOST_AUTO_TEST_CASE(MoreWorkersThanSamplesAreRefused) {

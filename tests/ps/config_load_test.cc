@@ -32,6 +32,16 @@ RunConfig config_of(const std::string& text, std::vector<std::string> overrides 
 
 BOOST_AUTO_TEST_SUITE(config_load)
 
+BOOST_AUTO_TEST_CASE(AnIntegerThatNoDoubleHoldsIsRoundedInAListOfNumbers) {
+  const RunConfig config = config_of("data.mean = [0.5, 9007199254740993]");
+  BOOST_TEST(config.data.mean == (std::vector<double>{0.5, 9007199254740992}));
+}
+
+BOOST_AUTO_TEST_CASE(SharesThatWouldOverflowTheirSumAreRefused) {
+  const std::string error = error_of("parallel.worker_batch = [9223372036854775807, 9223372036854775807]");
+  BOOST_TEST(error.find("every entry must be") != std::string::npos, error);
+}
+
 BOOST_AUTO_TEST_CASE(AnEmptyFileGivesTheDefaults) {
   const RunConfig config = config_of("");
   BOOST_TEST(config.train.batch_size == RunConfig{}.train.batch_size);

@@ -64,6 +64,16 @@ BOOST_AUTO_TEST_CASE(QuotedFieldsWindowsLinesAndEmptyLinesAreRead) {
   BOOST_TEST((labels(s) == std::vector<int>{2, 4}));
 }
 
+BOOST_AUTO_TEST_CASE(AByteOrderMarkBelongsToNoField) {
+  const Samples s = read("\xef\xbb\xbf" "1,2\n3,4\n");
+  BOOST_TEST((values(s) == std::vector<float>{1, 3}));
+  BOOST_TEST((labels(read("\xef\xbb\xbf" "kind,x\n7,1\n", "kind")) == std::vector<int>{7}));
+}
+
+BOOST_AUTO_TEST_CASE(ACarriageReturnAloneMakesNoNumber) {
+  BOOST_TEST(has(error("x,y\n1,2\r3,4\n"), "t.csv:2:"));
+}
+
 BOOST_AUTO_TEST_CASE(FilesLargerThanOneBlockAreRead) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i) + ",1.25," + std::to_string(i % 10) + '\n';
@@ -80,7 +90,7 @@ BOOST_AUTO_TEST_CASE(AnEmptyCellIsAnErrorWithItsPlace) {
 BOOST_AUTO_TEST_CASE(ATextCellIsAnErrorWithItsPlace) {
   BOOST_TEST(has(error("x,y\n1,2\n3,four\n"), "t.csv:3:3: column 'y' holds 'four'"));
   BOOST_TEST(has(error("1,2\n3x,4\n"), "t.csv:2:1"));
-  for (const char* bad : {"nan", "inf", "1e999"})
+  for (const char* bad : {"nan", "inf", "1e999", "1e39"})
     BOOST_TEST(has(error(cat("1,2\n", bad, ",4\n")), "t.csv:2:1"));
 }
 

@@ -112,6 +112,15 @@ BOOST_AUTO_TEST_CASE(SyntheticSetsAreReproducibleAndTheirPartsDiffer) {
   BOOST_TEST(std::memcmp(train.raw(), test.raw(), 32) != 0);
 }
 
+BOOST_AUTO_TEST_CASE(ASyntheticSetThatNoMemoryHoldsIsRefused) {
+  DataOptions options;
+  options.format = "synthetic";
+  options.samples = 4, options.features = int64_t{1} << 31, options.classes = int64_t{1} << 31;
+  BOOST_TEST(load_dataset(options).error().message.find("data.classes = 2147483648") != std::string::npos);
+  options.classes = (int64_t{1} << 31) - 1;
+  BOOST_TEST(load_dataset(options).error().message.find("2^40") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(AFolderOfIdxFilesIsLoadedByTheirUsualNames) {
   const TempFolder folder;
   folder.write("train-images-idx3-ubyte", idx({3, 2, 2}, 255));

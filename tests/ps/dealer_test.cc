@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(MaxStepsEndsALockstepRunAfterThatManySteps) {
   int steps = 0;
   while (d.next(0)) ++steps;
   BOOST_TEST(steps == 7);
-  BOOST_TEST(d.total_samples() == 60);
+  BOOST_TEST(d.total_schedule_steps() == 6);
 }
 
 BOOST_AUTO_TEST_CASE(MaxStepsEndsAnOnDemandRunAfterThatManyGlobalBatches) {

@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(SlicesOfDifferentStalenessTravelApart) {
   const Layout layout = make_layout(layers_of({100, 100, 100}), {{Mode::ssp, 1}, {Mode::ssp, 2}, {Mode::ssp, 1}}, {1});
   BOOST_REQUIRE(layout.parcels.size() == 2u);
   BOOST_TEST((layout.parcels[0].slices == std::vector<SliceId>{0, 2}));
-  BOOST_TEST((layout.parcels_of(1) == std::vector<ParcelId>{1}));
+  BOOST_TEST((layout.parcels[1].slices == std::vector<SliceId>{1}));
 }
 
 BOOST_AUTO_TEST_CASE(LockstepIsAQuestionOfAnyLayer) {

@@ -52,10 +52,4 @@ BOOST_AUTO_TEST_CASE(NegativeStalenessIsAnError) {
   BOOST_TEST(policies.error().message.find("-1") != std::string::npos);
 }
 
-BOOST_AUTO_TEST_CASE(EveryModeIsFoundByItsName) {
-  for (Mode mode : {Mode::all_reduce, Mode::sync, Mode::ssp, Mode::async})
-    BOOST_TEST((mode_named(name_of(mode)) == mode), name_of(mode));
-  BOOST_TEST(!mode_named("bsp").has_value());
-}
-
 BOOST_AUTO_TEST_SUITE_END()

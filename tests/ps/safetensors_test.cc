@@ -139,7 +139,9 @@ BOOST_AUTO_TEST_CASE(AHeaderThatIsNotTheFormatsJsonIsRefused) {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"more\":1}}", "{\"\xff\":1}"})
     BOOST_TEST(refused(header, ""), header);
   BOOST_TEST(refused(std::string(100000, '{')));
-  BOOST_TEST(refused("{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}"));
+  const std::string deep = std::string(1000000, '[') + std::string(1000000, ']');
+  BOOST_TEST(refused("{\"a\":" + deep + "}"));
+  BOOST_TEST(refused("{\"a\":{\"dtype\":" + deep + ",\"shape\":[2],\"data_offsets\":[0,8]}}"));
 }
 
 BOOST_AUTO_TEST_CASE(TwoTensorsOfOneNameAreNotWritten) {

@@ -154,6 +154,7 @@ BOOST_AUTO_TEST_CASE(SenselessLayoutsAreAFault) {
       [](Layout& l) { l.parcels[0].slices = {}; },   [](Layout& l) { l.parcels[0].slices = {1}; },
       [](Layout& l) { l.parcels.pop_back(); },       [](Layout& l) { l.parcels[0].policy = {Mode::async, 0}; },
       [](Layout& l) { l.layers[0].params.clear(); }, [](Layout& l) { l.layers[0].params[0].offset = 4; },
+      [](Layout& l) { l.layers[0].params[0].shape = {kHuge, 3}; },
   };
   for (size_t i = 0; i <= damages.size(); ++i) {
     ShardWorld world({{Mode::sync, 0}, {Mode::sync, 0}});

@@ -181,6 +181,7 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
 class SampleCount {
  public:
   explicit SampleCount(int64_t samples) : counts_(static_cast<size_t>(samples)) {}
+  SampleCount(const SampleCount& other) : counts_(other.counts_) {}
   void add(std::span<const uint32_t> samples) {
     std::lock_guard lock(mutex_);
     for (const uint32_t sample : samples) ++counts_[sample];

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include <troupe/kernels/ops/cpu/families.h>
 #include <troupe/kernels/ops/cpu/tensors.h>
@@ -75,53 +74,10 @@ void axpy(Stream& stream, double alpha, const Tensor& x, Tensor& y) {
   });
 }
 
-// out = u p + v q; out may be p or q.
-template <class T>
-void combine(int64_t n, T u, const T* p, T v, const T* q, T* out) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) out[i] = u * p[i] + v * q[i];
-}
-
-// Elements [begin, begin + n) of y, n <= kBlock: what is summed so far stays in the first-level cache, and y,
-// which may be one of the inputs, is written last.
-constexpr int64_t kBlock = 1024;
-template <class T>
-void weighted_sum_block(const std::vector<const T*>& x, const std::vector<T>& w, int64_t begin, int64_t n,
-                        T* y) {
-  T sum[kBlock];
-  if (x.size() == 1)
-    for (int64_t i = begin; i < begin + n; ++i) y[i] = w[0] * x[0][i];
-  for (size_t r = 1; r < x.size(); ++r) {
-    T* out = r + 1 == x.size() ? y + begin : sum;
-    if (r == 1)
-      combine(n, w[0], x[0] + begin, w[1], x[1] + begin, out);
-    else
-      combine(n, T{1}, sum, w[r], x[r] + begin, out);
-  }
-}
-
-void weighted_sum(Stream& stream, std::span<const Tensor> inputs, std::span<const double> weights,
-                  Tensor& y) {
-  TROUPE_CHECK(!inputs.empty() && inputs.size() == weights.size(), inputs.size(), " inputs, ", weights.size(),
-               " weights");
-  for (const Tensor& x : inputs) expect_like(x, y, "input");
-  dispatch(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    std::vector<const T*> from;
-    for (const Tensor& x : inputs) from.push_back(x.data<T>());
-    const std::vector<T> w(weights.begin(), weights.end());
-    T* to = y.data<T>();
-    split(stream, y.count(), static_cast<int64_t>(from.size()), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i += kBlock)
-        weighted_sum_block(from, w, i, std::min(kBlock, end - i), to);
-    });
-  });
-}
-
 }  // namespace
 
 ElementwiseOps elementwise_ops() {
-  return {fill, copy, add, scale, axpy, weighted_sum};
+  return {fill, copy, add, scale, axpy};
 }
 
 }  // namespace troupe::ops::cpu

@@ -66,15 +66,6 @@ struct Lanes {
       odd = __builtin_shufflevector(low, high, 1, 3, 5, 7);
     }
   }
-  static void merge_pairs(Values even, Values odd, T* p) {
-    if constexpr (N == 8) {
-      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
-      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
-    } else {
-      *reinterpret_cast<Values*>(p) = __builtin_shufflevector(even, odd, 0, 4, 1, 5);
-      *reinterpret_cast<Values*>(p + N) = __builtin_shufflevector(even, odd, 2, 6, 3, 7);
-    }
-  }
 
   // Where beats(b, a).
   static Mask second_wins(Values a, Values b) { return ~(b <= a) & (a == a); }
@@ -90,13 +81,6 @@ struct Lanes {
     // A mask is -1 where it holds.
     const Mask place = lower ? 2 - right_below : -right_above;
     *reinterpret_cast<Places*>(choice) = __builtin_convertvector(place, Places);
-  }
-
-  static void gradient(const T* dy, const uint8_t* choice, T* above, T* below) {
-    const Values d = *reinterpret_cast<const Values*>(dy), zero{};
-    const Mask at = __builtin_convertvector(*reinterpret_cast<const Places*>(choice), Mask);
-    merge_pairs(at == 0 ? d : zero, at == 1 ? d : zero, above);
-    merge_pairs(at == 2 ? d : zero, at == 3 ? d : zero, below);
   }
 };
 

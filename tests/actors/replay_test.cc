@@ -1,0 +1,50 @@
+#include <boost/test/unit_test.hpp>
+
+#include "tests/support/cluster_lab.h"
+
+using namespace troupe;
+using namespace troupe::test;
+
+BOOST_AUTO_TEST_SUITE(replay)
+
+namespace {
+
+ClusterParts parts_of(const std::vector<ps::Policy>& policies) {
+  ClusterParts parts = Bench{}.parts({16, 16, 16}, policies);
+  parts.coordinator.dealer.epochs = 2;
+  parts.coordinator.evaluate_every_epochs = 1;  // a boundary on the way
+  return parts;
+}
+
+std::pair<Trial, ps::Recording> record(ClusterParts parts) {
+  auto recording = std::make_shared<ps::Recording>();
+  recording->events.resize(parts.coordinator.layout.servers);
+  parts.record_dealt = [recording](const ps::CoordinatorCore::Dealt& dealt) { recording->dealt.push_back(dealt); };
+  parts.record_event = [recording](ps::ServerId server, const ps::Shard::Event& event) {
+    recording->events[server].push_back(event);
+  };
+  Trial trial = train(std::move(parts));
+  return {std::move(trial), *recording};
+}
+
+void check_replay(const std::vector<ps::Policy>& policies) {
+  const auto [first, recording] = record(parts_of(policies));
+  BOOST_TEST_REQUIRE(recording.dealt.size() >= 2 * 2048 / 16);
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    ClusterParts again = parts_of(policies);
+    again.replay = recording;
+    const auto [second, recorded_again] = record(std::move(again));
+    BOOST_TEST((second.result.outcome == ps::Outcome::completed), second.result.failure);
+    BOOST_TEST((second.parameters() == first.parameters()));
+    BOOST_TEST((recorded_again == recording));
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(AnAsyncRunIsRepeatedBitForBit) { check_replay({kAsync}); }
+BOOST_AUTO_TEST_CASE(AnSspRunIsRepeatedBitForBit) { check_replay({kSsp}); }
+BOOST_AUTO_TEST_CASE(ARunOfBothKindsIsRepeatedBitForBit) { check_replay({kSsp, kAsync, kAsync, kSsp}); }
+BOOST_AUTO_TEST_CASE(ARunOfAllModesIsRepeatedBitForBit) { check_replay({kSync, kSsp, kAsync, kAllReduce}); }
+
+BOOST_AUTO_TEST_SUITE_END()
