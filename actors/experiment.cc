@@ -94,7 +94,6 @@ class Reporter final : public RunObserver {
     lag_.add(r.max_lag);
     if (++window_steps_ >= every_) write_row({});
     progress_.step = r.step;
-    // On demand the number of steps depends on who asks when.
     progress_.total_steps = std::max(progress_.total_steps, r.step);
     progress_.epoch = r.epoch;
     const double samples = static_cast<double>(std::max<int64_t>(r.stats.samples, 1));
@@ -115,8 +114,10 @@ class Reporter final : public RunObserver {
 
   void on_event(const std::string& event) override { log_.write(ps::LogLevel::warning, "coordinator", event); }
 
-  void on_finished(const ps::RunResult&) override {
+  void on_finished(const ps::RunResult& result) override {
     seconds_ = seconds_since(begin_);
+    // On demand the number of steps depends on who asks when.
+    if (result.outcome == ps::Outcome::completed) progress_.total_steps = progress_.step;
     if (window_steps_ > 0) write_row({});
     if (options_.progress) options_.progress(progress_, true);
   }
@@ -462,10 +463,12 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   ps::RunSummary summary = ps::summarize(result, reporter->seconds());
   summary.name = config.run.name;
   summary.lines_lost = reporter->lines_lost() + log->failures();
+  std::unique_ptr<Run> over;
   {
     std::lock_guard lock(mutex);
-    run.reset();
+    over = std::move(run);
   }
+  over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
