@@ -56,7 +56,7 @@ struct ParallelSection {
 };
 
 struct ServersSection {
-  int64_t slice_bytes = 1 << 20;
+  int64_t slice_bytes = 4 << 20;
   int64_t fuse_bytes = 64 << 10;
   ImmediateScale immediate_scale = ImmediateScale::samples;
 };
