@@ -265,9 +265,14 @@ Status Experiment::Impl::choose_parts() {
   ps::CoordinatorOptions& c = parts.coordinator;
   c.layers = model->layers();
   TROUPE_TRY(ps::check_against_model(config, sources, names_of(c.layers)));
-  auto policies = ps::resolve_policies(names_of(c.layers), config.update);
+  c.changes = ps::rules_by_step(config.update);
+  auto policies = ps::resolve_policies(names_of(c.layers), c.changes.front().rules);
   if (!policies) return tl::unexpected<Error>(policies.error());
   c.policies = std::move(*policies);
+  c.changes.erase(c.changes.begin());
+  for (const ps::PolicyChange& change : c.changes)
+    if (auto later = ps::resolve_policies(names_of(c.layers), change.rules); !later)
+      return fail(cat("from step ", change.step), later.error());
   c.layout = ps::layout_options(config);
   c.dealer = ps::dealer_options(config, data.train->size());
   c.checkpoint_every_steps = config.checkpoint.every_steps;

@@ -1,6 +1,6 @@
 // Linear regression with actors: two workers and two servers fit y = 3a - 2b + 1, asynchronously.
 //
-//   build/example_linear_regression
+//   build/examples/linear_regression
 //
 // It prints the weights it found, about 3 -2 1, and fails if they are far off.
 #include <cmath>

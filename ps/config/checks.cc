@@ -134,10 +134,16 @@ struct Checker {
       if (!ssp && sources.given(staleness) && c.update[i].policy.staleness != 0)
         warnings.push_back(
             cat(rule(i), ": staleness = ", c.update[i].policy.staleness, " has no effect: only mode ssp has a bound"));
-      if (c.update[i].layers == "*" && i + 1 < c.update.size())
-        problem(rule(i), ": layers = \"*\" matches every layer, so that ", rule(i + 1),
+      for (size_t k = i + 1; k < c.update.size() && c.update[i].layers == "*"; ++k) {
+        if (c.update[k].from_step != c.update[i].from_step) continue;
+        problem(rule(i), ": layers = \"*\" matches every layer, so that ", rule(k),
                 " never applies: put the general table last");
+        break;
+      }
     }
+    if (const PolicyChange first = rules_by_step(c.update).front(); first.step > 0)
+      problem("no [[update]] table says how the run begins: the first one has from_step = ", first.step,
+              ": add tables without from_step");
   }
 
   void debug() {

@@ -26,7 +26,8 @@ std::string rules_text(const RunConfig& config, const Sources* sources) {
     one.update = {config.update[i]};
     text += "\n[[update]]\n";
     for (const Setting& setting : all_settings()) {
-      const bool idle = setting.leaf() == "staleness" && one.update[0].policy.mode != Mode::ssp;
+      const bool idle = (setting.leaf() == "staleness" && one.update[0].policy.mode != Mode::ssp) ||
+                        (setting.leaf() == "from_step" && one.update[0].from_step == 0);
       if (setting.per_rule() && !idle)
         text += line_text(setting, one, sources, cat("update[", i, "].", setting.leaf()));
     }

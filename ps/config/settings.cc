@@ -336,6 +336,12 @@ std::vector<Setting> declare() {
        .why = "ssp: how many steps a read may be behind the slowest worker; more waits less and learns from "
               "older weights.",
        .least = 0},
+      {.key = "update.from_step",
+       .field = AT(update.back().from_step),
+       .unit = "step",
+       .why = "The tables with the largest from_step that the run has reached decide, all others do not: start "
+              "exact and go on asynchronously, say.",
+       .least = 0},
 
       {.key = "servers.slice_bytes",
        .field = AT(servers.slice_bytes),

@@ -370,7 +370,7 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
     report.non_finite += cat(report.non_finite.empty() ? "" : "; ", "worker ", w, ": ", done.non_finite);
     out.events.push_back(cat("step ", work.step, ", worker ", w, ": the gradient of ", done.non_finite,
                              " holds NaN or Inf; the step is skipped"));
-    if (!by_step) ++result_.skipped_steps;  // there is no verdict
+    if (!by_step) ++result_.skipped_steps;  // else the group's verdict counts it
   }
   if (by_step) {
     if (++open.pieces == static_cast<int64_t>(slots_.size())) close_report(out, work.step, work.step + 1);

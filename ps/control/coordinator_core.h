@@ -14,12 +14,6 @@
 
 namespace troupe::ps {
 
-/// From `step` on, these rules decide instead of the run's first ones.
-struct PolicyChange {
-  Step step = 0;
-  std::vector<UpdateRule> rules;
-};
-
 struct CoordinatorOptions {
   Endpoint self{Role::coordinator, 0, 1};
   Endpoint node{Role::node, 0, 1};

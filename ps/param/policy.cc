@@ -1,6 +1,7 @@
 #include <troupe/ps/param/policy.h>
 
 #include <algorithm>
+#include <map>
 
 #include <troupe/kernels/base/text.h>
 
@@ -74,6 +75,14 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
     }
   }
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+std::vector<PolicyChange> rules_by_step(const std::vector<UpdateRule>& rules) {
+  std::map<int64_t, std::vector<UpdateRule>> by_step;
+  for (const UpdateRule& rule : rules) by_step[rule.from_step].push_back(rule);
+  std::vector<PolicyChange> changes;
+  for (auto& [step, of_step] : by_step) changes.push_back({step, std::move(of_step)});
+  return changes;
 }
 
 Result<std::vector<Policy>> resolve_policies(const std::vector<std::string>& layer_names,

@@ -39,10 +39,21 @@ std::string describe(const Policy& policy);
 struct UpdateRule {
   std::string layers = "*";  ///< glob: `*`, `?`, `[abc]`
   Policy policy;
+  int64_t from_step = 0;     ///< of the run: until then the rules of an earlier step decide
 };
 
+/// From `step` on, these rules decide, and none of those before.
+struct PolicyChange {
+  int64_t step = 0;
+  std::vector<UpdateRule> rules;
+};
+
+/// The rules by their `from_step`, ascending; within a step in the order given.
+std::vector<PolicyChange> rules_by_step(const std::vector<UpdateRule>& rules);
+
 /// The policy of each layer: the first rule whose glob matches its name. A layer that no rule matches, or a
-/// rule that matches no layer (a typing error, most likely), is an error that lists the names.
+/// rule that matches no layer (a typing error, most likely), is an error that lists the names. `from_step` is
+/// not looked at.
 Result<std::vector<Policy>> resolve_policies(const std::vector<std::string>& layer_names,
                                              const std::vector<UpdateRule>& rules);
 

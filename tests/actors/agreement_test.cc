@@ -43,9 +43,9 @@ BOOST_AUTO_TEST_CASE(SyncAndAllReduceAgreeInOneModel) {
 
 BOOST_AUTO_TEST_CASE(TheSameRunTwiceIsBitIdentical) {
   for (const ps::Policy& policy : {kSync, kAllReduce})
-    BOOST_TEST((after_steps(30, {24, 20, 20}, {policy}).parameters() ==
-                after_steps(30, {24, 20, 20}, {policy}).parameters()),
-               ps::describe(policy));
+    BOOST_TEST(
+        (after_steps(30, {24, 20, 20}, {policy}).parameters() == after_steps(30, {24, 20, 20}, {policy}).parameters()),
+        ps::describe(policy));
 }
 
 BOOST_AUTO_TEST_CASE(TheNumberOfServersChangesNoBitOfASyncRun) {

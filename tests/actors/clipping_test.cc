@@ -47,7 +47,8 @@ std::vector<double> after_one_step(std::vector<ps::Policy> policies, std::vector
   parts.coordinator.layers = first->layers();
   parts.coordinator.policies = std::move(policies);
   parts.coordinator.layout = {.servers = servers, .slice_bytes = 128, .fuse_bytes = 0};
-  parts.coordinator.dealer = {.train_samples = 64, .max_steps = 1, .global_batch = 16, .worker_batch = std::move(batch)};
+  parts.coordinator.dealer = {
+      .train_samples = 64, .max_steps = 1, .global_batch = 16, .worker_batch = std::move(batch)};
   parts.coordinator.clip_norm = clip_norm;
   parts.source = [](ps::WorkerId) { return std::make_unique<ConstantSource>(); };
   parts.optimizer = ps::make_optimizer({.name = "sgd", .learning_rate = 1}).value();

@@ -55,7 +55,7 @@ class BrokenOptimizer final : public ps::Optimizer {
 
 }  // namespace
 
-// ---- actors that are lost ------------------------------------------------------------------------------------
+// ---- actors that are lost ---------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(ASyncRunIsTheSameBitForBitWhenAWorkerWasReplaced) {
   const Trial undisturbed = train(parts_of({kSync}));
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(ASourceOfAnotherModelFailsTheRunNamingTheLayer) {
   BOOST_TEST(says(trial.result.failure, "fc3"));
 }
 
-// ---- gradients that are not finite ------------------------------------------------------------------------------
+// ---- gradients that are not finite ------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(NaNStopsTheRunNamingLayerWorkerAndStep) {
   for (const ps::Policy& policy : {kSync, kAllReduce, kSsp, kAsync}) {
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(ASkippedSyncStepIsSkippedByEveryLayer) {
   }
 }
 
-// ---- runs that are refused -----------------------------------------------------------------------------------------
+// ---- runs that are refused --------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(MoreWorkersThanSamplesIsAnError) {
   Bench bench;

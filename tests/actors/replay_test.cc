@@ -47,4 +47,16 @@ BOOST_AUTO_TEST_CASE(AnSspRunIsRepeatedBitForBit) { check_replay({kSsp}); }
 BOOST_AUTO_TEST_CASE(ARunOfBothKindsIsRepeatedBitForBit) { check_replay({kSsp, kAsync, kAsync, kSsp}); }
 BOOST_AUTO_TEST_CASE(ARunOfAllModesIsRepeatedBitForBit) { check_replay({kSync, kSsp, kAsync, kAllReduce}); }
 
+BOOST_AUTO_TEST_CASE(ARunWhosePoliciesChangeIsRepeatedBitForBit) {
+  const auto make = [] {
+    ClusterParts parts = parts_of({kAsync});
+    parts.coordinator.changes = {{30, {{"*", kSsp}}}, {50, {{"fc1", kSync}, {"*", kAsync}}}};
+    return parts;
+  };
+  const auto [first, recording] = record(make());
+  ClusterParts again = make();
+  again.replay = recording;
+  BOOST_TEST((train(std::move(again)).parameters() == first.parameters()));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

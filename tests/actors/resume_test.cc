@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(ARunGoesOnWithOtherNumbersOfWorkersAndServers) {
       BOOST_TEST((second.result.outcome == ps::Outcome::completed), second.result.failure);
       BOOST_TEST(first.result.samples + second.result.samples == 3 * kSamples);
       BOOST_TEST(all->all(3));  // every epoch's samples exactly once
-      BOOST_TEST(second.accuracy() > 0.9);
+      BOOST_TEST(second.accuracy() > 0.85);
     }
   }
 }

@@ -90,6 +90,39 @@ mode = "all_reduce"
   BOOST_TEST((config.update[1].policy == Policy{Mode::all_reduce, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(UpdateTablesSayFromWhichStepTheyDecide) {
+  const RunConfig config = config_of(R"(
+[[update]]
+mode = "async"
+from_step = 200
+[[update]]
+layers = "fc1"
+mode = "sync"
+[[update]]
+mode = "all_reduce"
+)");
+  const auto changes = rules_by_step(config.update);
+  BOOST_REQUIRE(changes.size() == 2u);
+  BOOST_TEST(changes[0].step == 0);
+  BOOST_REQUIRE(changes[0].rules.size() == 2u);
+  BOOST_TEST((changes[0].rules[1].policy.mode == Mode::all_reduce));
+  BOOST_TEST(changes[1].step == 200);
+  BOOST_TEST((changes[1].rules[0].policy.mode == Mode::async));
+  BOOST_TEST(resolved_toml(config).find("mode = \"async\"\nfrom_step = 200\n") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(TheRulesOfTheFirstStepAreNeeded) {
+  BOOST_TEST(error_of("[[update]]\nfrom_step = 5\n") ==
+             "no [[update]] table says how the run begins: the first one has from_step = 5: add tables without from_step");
+  BOOST_TEST(error_of("[[update]]\nfrom_step = -1\n").find("must be 0 or more") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(AGeneralRuleHidesOnlyThoseOfItsStep) {
+  config_of("[[update]]\n[[update]]\nlayers=\"fc1\"\nfrom_step = 5\n[[update]]\nfrom_step = 5\n");
+  BOOST_TEST(error_of("[[update]]\n[[update]]\nfrom_step = 5\n[[update]]\nlayers=\"fc1\"\n")
+                 .find("[[update]] table 3 (x.toml:5) never applies") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(ModeNamesFollowTheEnum) {
   const auto& choices = find_setting("update.mode")->choices;
   for (size_t i = 0; i < choices.size(); ++i)

@@ -1,0 +1,489 @@
+#include <boost/test/unit_test.hpp>
+
+#include <troupe/ps/control/coordinator_core.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+BOOST_AUTO_TEST_SUITE(coordinator_core_run)
+
+namespace {
+
+const Policy kSync{Mode::sync}, kAsync{Mode::async}, kSsp{Mode::ssp, 1}, kReduced{Mode::all_reduce};
+constexpr Endpoint kCoordinator{Role::coordinator, 0, 1}, kNode{Role::node, 0, 1};
+
+/// A coordinator of two workers that take 2 samples each of 20, and two servers, whose part the test plays.
+class World {
+ public:
+  explicit World(Policy policy) {
+    options.layers = {{"fc1", 32, {{"fc1.weight", {32}, 0}}}, {"fc2", 32, {{"fc2.weight", {32}, 0}}}};
+    options.policies = {policy, policy};
+    options.layout = {.servers = 2, .fuse_bytes = 0};
+    options.dealer = {.train_samples = 20, .epochs = 1, .global_batch = 4, .worker_batch = {2, 2}};
+    options.max_restarts = 1;
+    options.checkpoint_at_end = false;
+  }
+
+  void begin() {
+    core = CoordinatorCore::make(options).value();
+    if (order) core->replay(*order);
+    take(core->start());
+    for (const Spawn& spawn : said<Spawn>()) hear(kNode, SpawnAck{spawn.who});
+    join();
+  }
+  /// Everybody acknowledges the membership that was said last.
+  void join() {
+    for (ServerId s = 0; s < 2; ++s) hear(server(s), MembershipAck{});
+    for (WorkerId w = 0; w < 2; ++w) hear(worker(w), MembershipAck{});
+    said<Membership>();
+  }
+  void replace(const Endpoint& who, const std::string& reason = "gone") {
+    hear(kNode, Down{who, reason});
+    for (const Spawn& spawn : said<Spawn>()) hear(kNode, SpawnAck{spawn.who});
+  }
+
+  void hear(const Endpoint& from, Message body) {
+    take(core->handle({from, kCoordinator, core->membership().generation, std::move(body)}));
+  }
+  void take(CoordinatorCore::Effects effects) {
+    const auto add = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    add(all.send, effects.send);
+    add(all.steps, effects.steps);
+    add(all.evaluations, effects.evaluations);
+    add(all.checkpoints, effects.checkpoints);
+    add(all.events, effects.events);
+    if (effects.finished) all.finished = effects.finished;
+  }
+
+  Endpoint worker(WorkerId w) const { return {Role::worker, w, core->membership().workers[w]}; }
+  Endpoint server(ServerId s) const { return {Role::server, s, core->membership().servers[s]}; }
+
+  /// What was said of one kind, and is forgotten.
+  template <class M>
+  std::vector<M> said() {
+    std::vector<M> messages;
+    std::erase_if(all.send, [&](const Envelope& e) {
+      const auto* m = std::get_if<M>(&e.body);
+      if (m) messages.push_back(*m);
+      return m != nullptr;
+    });
+    return messages;
+  }
+  template <class M>
+  std::vector<Endpoint> told() {
+    std::vector<Endpoint> to;
+    std::erase_if(all.send, [&](const Envelope& e) {
+      if (std::holds_alternative<M>(e.body)) to.push_back(e.to);
+      return std::holds_alternative<M>(e.body);
+    });
+    return to;
+  }
+
+  /// Worker `w` asks; what it is dealt, if anything.
+  std::optional<Work> ask(WorkerId w, uint64_t number) {
+    hear(worker(w), WorkRequest{number});
+    const auto work = said<Work>();
+    if (work.empty()) return {};
+    return work.back();
+  }
+  void finish(WorkerId w, const Work& work) {
+    hear(worker(w), WorkDone{work.number, work.kind, work.step, {1, 1, work.range.count}});
+  }
+  /// Both workers take steps until nothing more is dealt; the number of the next request of each.
+  uint64_t take_steps(uint64_t number = 1) {
+    for (;; ++number) {
+      const auto first = ask(0, number), second = ask(1, number);
+      if (!first || !second) return number;
+      finish(0, *first);
+      finish(1, *second);
+    }
+  }
+  void answer_statistics() {
+    const uint64_t round = said<StatsRequest>().at(0).round;
+    for (ServerId s = 0; s < 2; ++s) hear(server(s), StatsReply{round, {{s, 3, 2}}, 1, 0, 0});
+  }
+  void answer_snapshots() {
+    const uint64_t round = said<Snapshot>().at(0).round;
+    for (ServerId s = 0; s < 2; ++s) hear(server(s), SnapshotReply{round, {{1 - s, Tensor::zeros({32}), {}, 1}}});
+  }
+
+  CoordinatorOptions options;
+  std::optional<std::vector<CoordinatorCore::Dealt>> order;
+  std::unique_ptr<CoordinatorCore> core;
+  CoordinatorCore::Effects all;
+};
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+// ---- the beginning ----------------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(ServersAreInvitedBeforeWorkersOnceAllAreThere) {
+  World w(kSync);
+  w.core = CoordinatorCore::make(w.options).value();
+  w.take(w.core->start());
+  const auto spawns = w.said<Spawn>();
+  BOOST_TEST_REQUIRE(spawns.size() == 4u);
+  for (size_t i = 0; i + 1 < spawns.size(); ++i) w.hear(kNode, SpawnAck{spawns[i].who});
+  BOOST_TEST(w.told<Membership>().empty());
+  w.hear(kNode, SpawnAck{spawns.back().who});
+  BOOST_TEST((w.told<Membership>() == std::vector{w.server(0), w.server(1)}));
+  w.hear(w.server(0), MembershipAck{});
+  w.hear(w.server(0), MembershipAck{});
+  BOOST_TEST(w.told<Membership>().empty());
+  w.hear(w.server(1), MembershipAck{});
+  BOOST_TEST((w.told<Membership>() == std::vector{w.worker(0), w.worker(1)}));
+}
+
+BOOST_AUTO_TEST_CASE(NobodyIsDealtWorkBeforeAllHaveJoined) {
+  World w(kAsync);
+  w.core = CoordinatorCore::make(w.options).value();
+  w.take(w.core->start());
+  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+  BOOST_TEST(!w.ask(0, 1));
+  for (ServerId s = 0; s < 2; ++s) w.hear(w.server(s), MembershipAck{});
+  w.hear(w.worker(0), MembershipAck{});
+  BOOST_TEST(w.said<Work>().empty());
+  w.hear(w.worker(1), MembershipAck{});
+  BOOST_TEST(w.said<Work>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsNotAcknowledgedIsSaidAgain) {
+  World w(kSync);
+  w.core = CoordinatorCore::make(w.options).value();
+  w.take(w.core->start());
+  for (const Spawn& spawn : w.said<Spawn>())
+    if (spawn.who.index == 0) w.hear(kNode, SpawnAck{spawn.who});
+  w.take(w.core->tick());
+  const auto again = w.said<Spawn>();
+  BOOST_TEST(again.size() == 2u);
+  for (const Spawn& spawn : again) w.hear(kNode, SpawnAck{spawn.who});
+  w.hear(w.server(0), MembershipAck{});
+  w.told<Membership>();
+  w.take(w.core->tick());
+  BOOST_TEST((w.told<Membership>() == std::vector{w.server(1)}));
+}
+
+BOOST_AUTO_TEST_CASE(SenselessOptionsAreErrors) {
+  const auto error_of = [](auto change) {
+    World w(kSync);
+    change(w.options);
+    const auto made = CoordinatorCore::make(w.options);
+    return made ? "(no error)" : made.error().message;
+  };
+  BOOST_TEST(holds(error_of([](auto& o) { o.layout.servers = 0; }), "parallel.servers is 0"));
+  BOOST_TEST(holds(error_of([](auto& o) { o.layers.clear(), o.policies.clear(); }), "no layer"));
+  BOOST_TEST(holds(error_of([](auto& o) { o.dealer.worker_batch = {2, 3}; }), "5"));
+  BOOST_TEST(holds(error_of([](auto& o) { o.changes = {{7, {{"conv*", kAsync}}}}; }), "change at step 7"));
+}
+
+// ---- work -------------------------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(WorkIsDealtOnceAndSaidAgainWhenAskedForAgain) {
+  World w(kAsync);
+  w.begin();
+  const auto first = w.ask(0, 1), again = w.ask(0, 1);
+  BOOST_TEST_REQUIRE((first && again));
+  BOOST_TEST((again->range == first->range));
+  BOOST_TEST(again->number == first->number);
+  BOOST_TEST(!w.ask(0, 7));
+  const auto next = w.ask(0, 2);
+  BOOST_TEST_REQUIRE(bool(next));
+  BOOST_TEST((next->range == SampleRange{0, 2, 2}));
+}
+
+BOOST_AUTO_TEST_CASE(WorkDoneTwiceCountsOnceAndIsAcknowledgedTwice) {
+  World w(kSync);
+  w.begin();
+  const Work work = *w.ask(0, 1), other = *w.ask(1, 1);
+  w.finish(0, work);
+  w.finish(0, work);
+  BOOST_TEST(w.said<WorkDoneAck>().size() == 2u);
+  BOOST_TEST(w.all.steps.empty());
+  w.finish(1, other);
+  BOOST_TEST_REQUIRE(w.all.steps.size() == 1u);
+  BOOST_TEST(w.all.steps[0].stats.samples == 4);
+  BOOST_TEST(w.all.steps[0].step == 1);
+  BOOST_TEST(!w.ask(0, 1));  // done: its answer is known
+}
+
+BOOST_AUTO_TEST_CASE(UnderSspAWorkerWithoutSamplesTakesStepsWithoutThem) {
+  World w(kSsp);
+  w.begin();
+  const Work slow = *w.ask(1, 1);
+  uint64_t number = 1;
+  std::vector<Work> fast;
+  while (const auto work = w.ask(0, number++)) fast.push_back(*work);
+  BOOST_TEST(fast.size() == 9u);
+  // All samples are dealt; worker 1 is eight steps behind, and must come along for reads to be answered.
+  for (Step step = 1; step < 9; ++step) {
+    const auto idle = w.ask(1, static_cast<uint64_t>(step + 1));
+    BOOST_TEST_REQUIRE(bool(idle));
+    BOOST_TEST(idle->step == step);
+    BOOST_TEST(idle->range.count == 0);
+  }
+  BOOST_TEST(!w.ask(1, 10));
+  BOOST_TEST(slow.range.count == 2);
+}
+
+BOOST_AUTO_TEST_CASE(ARecordedOrderIsKept) {
+  World w(kAsync);
+  w.order = {{1, false}, {0, false}, {1, false}};
+  w.begin();
+  BOOST_TEST(!w.ask(0, 1));
+  w.hear(w.worker(1), WorkRequest{1});
+  auto dealt = w.said<Work>();  // worker 1 its piece, and worker 0 behind it
+  BOOST_TEST_REQUIRE(dealt.size() == 2u);
+  BOOST_TEST((dealt[0].range == SampleRange{0, 0, 2}));
+  BOOST_TEST((dealt[1].range == SampleRange{0, 2, 2}));
+  BOOST_TEST(!w.ask(0, 2));
+  BOOST_TEST((w.ask(1, 2)->range == SampleRange{0, 4, 2}));
+}
+
+// ---- boundaries -------------------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(ACheckpointIsTakenWhenEveryStepBeforeItIsDone) {
+  World w(kSync);
+  w.options.checkpoint_every_steps = 1;
+  w.begin();
+  const Work first = *w.ask(0, 1), second = *w.ask(1, 1);
+  w.finish(0, first);
+  BOOST_TEST(!w.ask(0, 2));  // beyond the boundary
+  BOOST_TEST(!w.ask(1, 2));
+  BOOST_TEST(w.said<Snapshot>().empty());
+  w.finish(1, second);
+  BOOST_TEST((w.told<Snapshot>() == std::vector{w.server(0), w.server(1)}));
+  BOOST_TEST(w.said<Work>().empty());
+  w.hear(w.server(0), SnapshotReply{1, {{1, Tensor::zeros({32}), {}, 1}}});
+  w.hear(w.server(0), SnapshotReply{1, {{1, Tensor::zeros({32}), {}, 1}}});
+  w.take(w.core->tick());
+  BOOST_TEST((w.told<Snapshot>() == std::vector{w.server(1)}));
+  w.hear(w.server(1), SnapshotReply{1, {{0, Tensor::zeros({32}), {}, 1}}});
+  BOOST_TEST_REQUIRE(w.all.checkpoints.size() == 1u);
+  BOOST_TEST(w.all.checkpoints[0].step == 1);
+  BOOST_TEST(w.all.checkpoints[0].dealer.begin == 4);
+  BOOST_TEST(w.all.checkpoints[0].slices[0].slice == 0u);
+  BOOST_TEST(w.said<Work>().size() == 2u);  // training goes on while it is written
+}
+
+BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeBeforeACheckpoint) {
+  World w(kReduced);
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  w.take_steps();
+  const Work upload = *w.ask(0, 3);
+  BOOST_TEST((upload.kind == Work::Kind::upload));
+  BOOST_TEST(w.said<Snapshot>().empty());
+  w.finish(0, upload);
+  BOOST_TEST(w.said<Snapshot>().size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(TestSamplesAreSharedAtTheEndOfAnEpoch) {
+  World w(kSync);
+  w.options.dealer.epochs = 2;
+  w.options.evaluate_every_epochs = 1;
+  w.options.test_samples = 7;
+  w.begin();
+  // take_steps ends where both are dealt evaluations: the sixth request.
+  for (uint64_t number = 1; number <= 5; ++number) {
+    const Work a = *w.ask(0, number), b = *w.ask(1, number);
+    w.finish(0, a);
+    w.finish(1, b);
+  }
+  const Work a = *w.ask(0, 6);
+  const auto b = w.ask(1, 6);
+  // The boundary is there only once both have asked: the first answer came with the second question.
+  const Work mine = a.kind == Work::Kind::evaluate ? a : *w.ask(0, 6);
+  BOOST_TEST((mine.kind == Work::Kind::evaluate));
+  BOOST_TEST((mine.range == SampleRange{0, 0, 4}));
+  BOOST_TEST((b->range == SampleRange{0, 4, 3}));
+  w.finish(0, mine);
+  BOOST_TEST(w.all.evaluations.empty());
+  w.finish(1, *b);
+  BOOST_TEST_REQUIRE(w.all.evaluations.size() == 1u);
+  BOOST_TEST(w.all.evaluations[0].stats.samples == 7);
+  BOOST_TEST(w.all.evaluations[0].step == 5);
+  BOOST_TEST(w.all.evaluations[0].epoch == 1);
+  BOOST_TEST((w.ask(0, 7)->kind == Work::Kind::train));
+}
+
+BOOST_AUTO_TEST_CASE(PoliciesChangeAtTheirStepUnderANewGeneration) {
+  World w(kSync);
+  w.options.changes = {{2, {{"fc1", kAsync}, {"*", kSync}}}};
+  w.begin();
+  w.take_steps();
+  BOOST_TEST(w.all.steps.size() == 2u);
+  const Membership& membership = w.core->membership();
+  BOOST_TEST(membership.generation == 2u);
+  BOOST_TEST((membership.layout->policies == std::vector{kAsync, kSync}));
+  BOOST_TEST((membership.rebase == Step{2}));
+  BOOST_TEST_REQUIRE(w.all.events.size() == 1u);
+  BOOST_TEST(w.all.events[0] == "step 2: layer fc1 goes from sync to async");
+  BOOST_TEST(w.said<Work>().empty());
+  w.join();
+  const auto work = w.said<Work>();
+  BOOST_TEST_REQUIRE(work.size() == 2u);
+  BOOST_TEST(work[0].step == 2);
+  BOOST_TEST(!w.core->membership().rebase);
+}
+
+BOOST_AUTO_TEST_CASE(AStoppedRunFinishesTheStepsThatHaveBegunAndSavesThem) {
+  World w(kSync);
+  w.begin();
+  const Work a = *w.ask(0, 1);
+  w.take(w.core->stop());
+  const Work b = *w.ask(1, 1);  // its part of the step that the other has begun
+  BOOST_TEST(b.step == a.step);
+  w.finish(0, a);
+  w.finish(1, b);
+  BOOST_TEST(!w.ask(0, 2));
+  BOOST_TEST(!w.ask(1, 2));
+  w.answer_snapshots();
+  BOOST_TEST_REQUIRE(w.all.checkpoints.size() == 1u);
+  BOOST_TEST(w.all.checkpoints[0].step == 1);
+  BOOST_TEST(!w.all.finished);
+  w.take(w.core->checkpoint_written({}));
+  w.answer_statistics();
+  BOOST_TEST_REQUIRE(bool(w.all.finished));
+  BOOST_TEST((w.all.finished->outcome == Outcome::interrupted));
+  BOOST_TEST(w.all.finished->steps == 1);
+  BOOST_TEST(w.all.finished->checkpoints_written == 1);
+}
+
+// ---- the end ----------------------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(ACompletedRunSumsTheServersCountersAndTellsEverybody) {
+  World w(kSync);
+  w.begin();
+  w.take_steps();
+  w.answer_statistics();
+  BOOST_TEST_REQUIRE(bool(w.all.finished));
+  BOOST_TEST((w.all.finished->outcome == Outcome::completed));
+  BOOST_TEST(w.all.finished->steps == 5);
+  BOOST_TEST(w.all.finished->samples == 20);
+  BOOST_TEST(w.all.finished->duplicates_dropped == 2);
+  BOOST_TEST(w.all.finished->layers.at(1).pushes == 3);
+  BOOST_TEST(w.told<Finish>().size() == 4u);
+  w.take(w.core->tick());
+  BOOST_TEST(w.told<Finish>().size() == 4u);
+  w.hear(w.worker(1), WorkRequest{9});
+  BOOST_TEST((w.told<Finish>() == std::vector{w.worker(1)}));
+}
+
+BOOST_AUTO_TEST_CASE(ACheckpointThatFailsIsCountedAndTheRunCompletes) {
+  World w(kSync);
+  w.options.checkpoint_at_end = true;
+  w.begin();
+  w.take_steps();
+  w.answer_snapshots();
+  BOOST_TEST(w.said<StatsRequest>().empty());  // the write is awaited
+  w.take(w.core->checkpoint_written(fail(ErrorKind::exhausted, "disk is full")));
+  w.answer_statistics();
+  BOOST_TEST((w.all.finished->outcome == Outcome::completed));
+  BOOST_TEST(w.all.finished->checkpoints_failed == 1);
+  BOOST_TEST(holds(w.all.events.at(0), "disk is full"));
+}
+
+BOOST_AUTO_TEST_CASE(AFaultEndsTheRunWithItsText) {
+  World w(kAsync);
+  w.begin();
+  w.hear(w.worker(1), Fault{"the gradient of layer fc1 holds NaN"});
+  BOOST_TEST_REQUIRE(bool(w.all.finished));
+  BOOST_TEST((w.all.finished->outcome == Outcome::failed));
+  BOOST_TEST(w.all.finished->failure == "the gradient of layer fc1 holds NaN");
+  BOOST_TEST(w.told<Finish>().size() == 4u);
+  w.all.finished.reset();
+  w.hear(w.worker(0), Fault{"another"});
+  BOOST_TEST(!w.all.finished);  // the first cause stands
+}
+
+// ---- losses -----------------------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(AReplacedWorkerIsDealtTheSameAgain) {
+  for (const Policy& policy : {kSync, kAsync}) {
+    World w(policy);
+    w.begin();
+    const Work before = *w.ask(1, 1);
+    const Endpoint old = w.worker(1);
+    w.replace(old, "the sensor is gone");
+    BOOST_TEST(w.worker(1).incarnation == 2u);
+    BOOST_TEST(w.core->membership().generation == 2u);
+    w.join();
+    const Work after = *w.ask(1, 1);
+    BOOST_TEST((after.range == before.range));
+    BOOST_TEST(after.step == before.step);
+    BOOST_TEST(w.all.events.at(0) == "worker 1 ended: the sensor is gone; starting it again (1 of 1)");
+    w.hear(old, WorkRequest{2});
+    BOOST_TEST((w.told<Finish>() == std::vector{old}));
+    w.hear(kNode, Down{old, "said again"});
+    BOOST_TEST(w.said<Spawn>().empty());
+    BOOST_TEST(!w.all.finished);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(MoreLossesThanAllowedFailTheRunWithTheText) {
+  World w(kAsync);
+  w.begin();
+  w.replace(w.worker(1));
+  w.join();
+  w.hear(kNode, Down{w.worker(0), "out of memory"});
+  BOOST_TEST_REQUIRE(bool(w.all.finished));
+  BOOST_TEST((w.all.finished->outcome == Outcome::failed));
+  BOOST_TEST(holds(w.all.finished->failure, "worker 0 ended: out of memory; 1 of elastic.max_restarts = 1"));
+}
+
+BOOST_AUTO_TEST_CASE(ALostWorkerOfAnAllReduceGroupFailsTheRun) {
+  World w(kReduced);
+  w.begin();
+  w.hear(kNode, Down{w.worker(0), "out of memory"});
+  BOOST_TEST(holds(w.all.finished->failure, "worker 0 ended: out of memory"));
+}
+
+BOOST_AUTO_TEST_CASE(ALostServerFailsTheRunUnlessItsStoreOutlivesIt) {
+  for (const bool recovers : {false, true}) {
+    World w(kAsync);
+    w.options.servers_recover = recovers;
+    w.begin();
+    w.replace(w.server(1), "out of memory");
+    BOOST_TEST(bool(w.all.finished) == !recovers);
+    if (recovers)
+      BOOST_TEST(w.server(1).incarnation == 2u);
+    else
+      BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: out of memory"));
+  }
+}
+
+// ---- the group's verdict ----------------------------------------------------------------------------------
+
+BOOST_AUTO_TEST_CASE(AVerdictNeedsEveryServersPart) {
+  World w(kSync);
+  w.options.clip_norm = 2.5;
+  w.begin();
+  w.hear(w.server(0), Partial{0, 9, true, ""});
+  w.hear(w.server(0), Partial{0, 9, true, ""});
+  BOOST_TEST(w.said<Verdict>().empty());
+  w.hear(w.server(1), Partial{0, 16, true, ""});
+  const auto verdicts = w.said<Verdict>();
+  BOOST_TEST_REQUIRE(verdicts.size() == 2u);
+  BOOST_TEST(verdicts[0].scale == 0.5);  // 2.5 / sqrt(9 + 16)
+}
+
+BOOST_AUTO_TEST_CASE(AStepThatIsNotFiniteIsSkippedOrFailsTheRun) {
+  for (const bool skip : {false, true}) {
+    World w(kSync);
+    w.options.clip_norm = 1;
+    w.options.skip_non_finite = skip;
+    w.begin();
+    w.hear(w.server(0), Partial{0, 1, true, ""});
+    w.hear(w.server(1), Partial{0, 0, false, "layer fc2, worker 1"});
+    BOOST_TEST(bool(w.all.finished) == !skip);
+    const auto verdicts = w.said<Verdict>();
+    if (skip)
+      BOOST_TEST(verdicts.at(0).skip);
+    else
+      BOOST_TEST(w.all.finished->failure == "step 0: the gradient holds NaN or Inf (layer fc2, worker 1)");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
