@@ -235,7 +235,8 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkReque
 }
 
 void CoordinatorCore::grant_all(Effects& out) {
-  // A grant under ssp may let parked workers take an idle step, hence again until nothing moves.
+  // A grant under ssp may let parked workers take an idle step, and in a replay it is another's turn then: again
+  // until nothing moves.
   bool moved = true;
   while (moved) {
     moved = false;
@@ -243,7 +244,7 @@ void CoordinatorCore::grant_all(Effects& out) {
       const WorkerId w = *it++;
       moved = grant(out, w) || moved;
     }
-    moved = moved && catches_up();
+    moved = moved && (catches_up() || replay_);
   }
 }
 

@@ -88,12 +88,14 @@ BOOST_AUTO_TEST_CASE(AFailedRunLeavesNoThread) {
   BOOST_TEST(threads_fall_to(before));
 }
 
-BOOST_AUTO_TEST_CASE(ARunStoppedAtOnceIsInterrupted) {
-  auto run = Run::start(sync_parts()).value();
-  run->stop();
-  run->stop();
-  const ps::RunResult& result = run->wait();
-  BOOST_TEST((result.outcome == ps::Outcome::interrupted || result.outcome == ps::Outcome::completed));
+BOOST_AUTO_TEST_CASE(ARunStoppedAtOnceSavesItsFirstParameters) {
+  const auto lab = Lab::start(sync_parts());
+  lab->run().stop();
+  lab->run().stop();
+  const Trial trial = Lab::finish(lab);
+  BOOST_TEST((trial.result.outcome == ps::Outcome::interrupted));
+  BOOST_TEST_REQUIRE(trial.checkpoints.size() == 1u);
+  BOOST_TEST(trial.checkpoints[0].dealer.begin == trial.result.samples);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -18,7 +18,7 @@ class World {
   explicit World(Policy policy) {
     options.layers = {{"fc1", 32, {{"fc1.weight", {32}, 0}}}, {"fc2", 32, {{"fc2.weight", {32}, 0}}}};
     options.policies = {policy, policy};
-    options.layout = {.servers = 2, .fuse_bytes = 0};
+    options.layout = {.servers = 2, .fuse_bytes = 4 * 32};
     options.dealer = {.train_samples = 20, .epochs = 1, .global_batch = 4, .worker_batch = {2, 2}};
     options.max_restarts = 1;
     options.checkpoint_at_end = false;
