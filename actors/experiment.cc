@@ -94,7 +94,6 @@ class Reporter final : public RunObserver {
     lag_.add(r.max_lag);
     if (++window_steps_ >= every_) write_row({});
     progress_.step = r.step;
-    // On demand the number of steps depends on who asks when.
     progress_.total_steps = std::max(progress_.total_steps, r.step);
     progress_.epoch = r.epoch;
     const double samples = static_cast<double>(std::max<int64_t>(r.stats.samples, 1));
@@ -115,8 +114,10 @@ class Reporter final : public RunObserver {
 
   void on_event(const std::string& event) override { log_.write(ps::LogLevel::warning, "coordinator", event); }
 
-  void on_finished(const ps::RunResult&) override {
+  void on_finished(const ps::RunResult& result) override {
     seconds_ = seconds_since(begin_);
+    // On demand the number of steps depends on who asks when.
+    if (result.outcome == ps::Outcome::completed) progress_.total_steps = progress_.step;
     if (window_steps_ > 0) write_row({});
     if (options_.progress) options_.progress(progress_, true);
   }
@@ -189,7 +190,7 @@ struct Experiment::Impl {
   ps::RunConfig config;
   ExperimentOptions options;
   ps::Sources sources;
-  std::vector<std::string> notes;
+  std::vector<std::string> warnings, notes;  ///< for the log, a sentence each
   ps::DataSets data;
   std::shared_ptr<const nn::Model> model;
   ps::OptimizerOptions optimizer_options;
@@ -204,9 +205,10 @@ struct Experiment::Impl {
   std::unique_ptr<ps::Log> log;
   std::unique_ptr<ps::Recorder> recorder;
   std::unique_ptr<ps::CheckpointStore> store;
-  std::mutex mutex;  // of run and stopped
+  std::mutex mutex;  // of what follows
   std::unique_ptr<Run> run;
   bool stopped = false;
+  std::string not_saved;  ///< why the last checkpoint was not written
 
   Status load();
   Status choose_parts();
@@ -219,6 +221,7 @@ struct Experiment::Impl {
   Result<ps::RunSummary> train();
   std::unique_ptr<GradientSource> make_source(ps::WorkerId worker) const;
   Status save(const ps::CheckpointRequest& request);
+  void conclude(ps::RunSummary& summary);
 };
 
 Experiment::Experiment(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -246,7 +249,6 @@ std::string Experiment::layer_table() const {
 }
 ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }
-const std::vector<std::string>& Experiment::notes() const { return impl_->notes; }
 
 Status Experiment::Impl::load() {
   auto sets = ps::load_dataset(ps::data_options(config));
@@ -320,7 +322,7 @@ Status Experiment::Impl::resume() {
   auto search = ps::find_checkpoint(ps::make_posix_files(), options.resume);
   if (!search) return fail("cannot resume", search.error());
   for (const auto& skipped : search->skipped)
-    notes.push_back(cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
+    warnings.push_back(cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
   auto checkpoint = std::make_shared<ps::Checkpoint>(std::move(*search->newest));
   const ps::Manifest& manifest = checkpoint->manifest();
   if (auto fits = ps::check_fits(manifest, parts.coordinator.layers, parts.optimizer->name(),
@@ -422,15 +424,32 @@ Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
     content.metrics["test_loss"] = test.loss_sum / static_cast<double>(test.samples);
   }
   auto saved = store->save(content);
+  {
+    std::lock_guard lock(mutex);
+    not_saved = saved ? "" : saved.error().message;
+  }
   if (!saved) return tl::unexpected<Error>(saved.error());
   log->write(ps::LogLevel::info, "coordinator", cat("checkpoint ", saved->folder, ", ", saved->bytes, " bytes"));
   if (!saved->warning.empty()) log->write(ps::LogLevel::warning, "coordinator", saved->warning);
   return {};
 }
 
+/// What the run was for and is not on disk makes it a failure, however well it was trained.
+void Experiment::Impl::conclude(ps::RunSummary& summary) {
+  summary.exit_code = summary.outcome == "finished" ? 0 : summary.outcome == "interrupted" ? 130 : 1;
+  const auto fail_with = [&](const std::string& why) {
+    if (summary.error.empty()) summary.error = why;
+    summary.exit_code = 1;
+  };
+  if (!not_saved.empty()) fail_with("the last parameters are not saved: " + not_saved);
+  if (!recorder) return;
+  if (auto closed = recorder->close(); !closed) fail_with("the run cannot be replayed: " + closed.error().message);
+}
+
 Result<ps::RunSummary> Experiment::Impl::train() {
   auto reporter = std::make_shared<Reporter>(config, optimizer_options, before, total_steps, options,
                                              std::move(*metrics), *log);
+  for (const std::string& warning : warnings) log->write(ps::LogLevel::warning, "coordinator", warning);
   for (const std::string& note : notes) log->write(ps::LogLevel::info, "coordinator", note);
   parts.observer = reporter;
   begun = Clock::now();
@@ -449,17 +468,13 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   ps::RunSummary summary = ps::summarize(result, reporter->seconds());
   summary.name = config.run.name;
   summary.lines_lost = reporter->lines_lost() + log->failures();
+  std::unique_ptr<Run> over;
   {
     std::lock_guard lock(mutex);
-    run.reset();
+    over = std::move(run);
   }
-  if (recorder)
-    if (auto closed = recorder->close(); !closed) {
-      log->write(ps::LogLevel::error, "coordinator", closed.error().message);
-      if (summary.error.empty()) summary.error = closed.error().message;
-      summary.outcome = "failed";
-    }
-  summary.exit_code = summary.outcome == "finished" ? 0 : summary.outcome == "interrupted" ? 130 : 1;
+  over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
     log->write(ps::LogLevel::warning, "coordinator", "the summary was not written: " + written.error().message);

@@ -41,8 +41,6 @@ class Experiment {
   ps::Step first_step() const;
   /// Of this run, once prepared.
   const std::string& folder() const;
-  /// What the operator should know about a resume or the data, a sentence each.
-  const std::vector<std::string>& notes() const;
 
   /// Trains, and writes the summary. An error is one of starting, which leaves no folder; a run that began and
   /// failed is a summary.

@@ -8,16 +8,20 @@
 namespace troupe {
 namespace {
 
+/// Only servers compute on the scheduler's threads: more threads than servers would have nothing to do but be woken,
+/// and a message between two actors that share a thread wakes nobody.
 struct SystemConfig : caf::actor_system_config {
-  SystemConfig() {
+  explicit SystemConfig(uint32_t servers) {
     set("scheduler.policy", caf::atom("sharing"));
-    set("scheduler.max-threads", std::max(2u, std::thread::hardware_concurrency()));
+    set("scheduler.max-threads", std::clamp(servers, 1u, std::max(1u, std::thread::hardware_concurrency())));
   }
 };
 
 }  // namespace
 
 struct Run::Impl {
+  explicit Impl(uint32_t servers) : config(servers) {}
+
   SystemConfig config;
   caf::actor_system system{config};
   std::unique_ptr<Cluster> cluster;  // goes first: it ends the actors that the system waits for
@@ -27,7 +31,7 @@ Run::Run(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Run::~Run() = default;
 
 Result<std::unique_ptr<Run>> Run::start(ClusterParts parts) {
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(parts.coordinator.layout.servers);
   auto cluster = Cluster::start(impl->system, std::move(parts));
   if (!cluster) return tl::unexpected<Error>(cluster.error());
   impl->cluster = std::move(*cluster);

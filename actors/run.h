@@ -6,7 +6,8 @@
 namespace troupe {
 
 /// A cluster in an actor system of its own, for programs that have none: the header costs no CAF. The scheduler
-/// gets one thread a core; messages from foreign threads then take the short way (CAF's `sharing` policy).
+/// gets one thread a server, as far as there are cores; messages from foreign threads then take the short way (CAF's
+/// `sharing` policy).
 class Run {
  public:
   /// See Cluster::start.

@@ -36,7 +36,6 @@ LayoutOptions layout_options(const RunConfig& config) {
   options.servers = static_cast<uint32_t>(config.parallel.servers);
   options.slice_bytes = config.servers.slice_bytes;
   options.fuse_bytes = config.servers.fuse_bytes;
-  options.whole_layers = config.optimizer.name == "lamb";
   return options;
 }
 

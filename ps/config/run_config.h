@@ -56,7 +56,7 @@ struct ParallelSection {
 };
 
 struct ServersSection {
-  int64_t slice_bytes = 1 << 20;
+  int64_t slice_bytes = 4 << 20;
   int64_t fuse_bytes = 64 << 10;
   ImmediateScale immediate_scale = ImmediateScale::samples;
 };
@@ -114,6 +114,7 @@ OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);
 /// kind: some have defaults, and check_config has warned of the others.
 nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t classes);
 
+/// `whole_layers` is for the optimizer to say.
 LayoutOptions layout_options(const RunConfig& config);
 DataOptions data_options(const RunConfig& config);
 DealerOptions dealer_options(const RunConfig& config, int64_t train_samples);

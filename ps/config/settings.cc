@@ -346,8 +346,8 @@ std::vector<Setting> declare() {
       {.key = "servers.slice_bytes",
        .field = AT(servers.slice_bytes),
        .unit = "bytes",
-       .why = "Layers larger than this are cut into slices spread over the servers; smaller balances better, "
-              "each costs a message.",
+       .why = "Layers larger than this are cut into slices spread over the servers, if there is more than one; "
+              "smaller balances better, but each costs a message, and workers copy a layer that is cut.",
        .least = 64},
       {.key = "servers.fuse_bytes",
        .field = AT(servers.fuse_bytes),

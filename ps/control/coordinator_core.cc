@@ -75,6 +75,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   const int64_t epoch = options_.resume ? options_.resume->epoch : 0;
   next_evaluation_ = first_multiple_after(epoch, options_.evaluate_every_epochs);
   result_.steps = dealt;
+  unreported_samples_ = dealer_.samples_dealt() % options_.dealer.global_batch;
   result_.workers.resize(slots_.size());
 }
 
@@ -217,6 +218,7 @@ void CoordinatorCore::settle(Effects& out) {
     grant_all(out);
     if (!drained()) return;
     phase_ = Phase::duties;
+    if (finished_dealing() && !stopping_) close_last_report(out);
     plan_duties();
     begin_duty(out);
   }
@@ -352,14 +354,15 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
   mine.pushed_bytes += done.pushed_bytes;
   mine.pulled_bytes += done.pulled_bytes;
   result_.samples += done.stats.samples;
-  epoch_stats_[work.range.epoch] += done.stats;
+  const bool idle = work.range.count == 0;  // of no epoch
+  if (!idle) epoch_stats_[work.range.epoch] += done.stats;
   if (epoch_stats_.size() > 2) epoch_stats_.erase(epoch_stats_.begin());
 
-  // Lockstep: the pieces of one step. Else: as many pieces as there are workers.
+  // Lockstep: the pieces of one step. Else: as many pieces as make a global batch.
   const bool by_step = layout().lockstep();
   OpenReport& open = open_reports_[by_step ? work.step : 0];
   StepReport& report = open.report;
-  report.epoch = std::max(report.epoch, work.range.epoch);
+  if (!idle) report.epoch = std::max(report.epoch, work.range.epoch);
   report.stats += done.stats;
   report.compute_s += done.compute_s;
   report.wait_s += done.wait_s;
@@ -368,13 +371,30 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
     report.non_finite += cat(report.non_finite.empty() ? "" : "; ", "worker ", w, ": ", done.non_finite);
     out.events.push_back(cat("step ", work.step, ", worker ", w, ": the gradient of ", done.non_finite,
                              " holds NaN or Inf; the step is skipped"));
-    if (!layout().lockstep()) ++result_.skipped_steps;  // else the group's verdict counts it
+    if (!by_step) ++result_.skipped_steps;  // else the group's verdict counts it
   }
-  if (++open.pieces < static_cast<int64_t>(slots_.size())) return;
-  report.step = by_step ? work.step + 1 : result_.steps + 1;
-  result_.steps = std::max(result_.steps, report.step);
-  out.steps.push_back(std::move(report));
-  open_reports_.erase(by_step ? work.step : 0);
+  if (by_step) {
+    if (++open.pieces == static_cast<int64_t>(slots_.size())) close_report(out, work.step, work.step + 1);
+    return;
+  }
+  unreported_samples_ += done.stats.samples;
+  if (unreported_samples_ < options_.dealer.global_batch) return;
+  unreported_samples_ -= options_.dealer.global_batch;
+  close_report(out, 0, result_.steps + 1);
+}
+
+void CoordinatorCore::close_report(Effects& out, Step key, Step step) {
+  auto open = open_reports_.extract(key);
+  open.mapped().report.step = step;
+  result_.steps = std::max(result_.steps, step);
+  out.steps.push_back(std::move(open.mapped().report));
+}
+
+/// On demand the last samples need not make a whole batch.
+void CoordinatorCore::close_last_report(Effects& out) {
+  if (layout().lockstep() || unreported_samples_ == 0 || open_reports_.empty()) return;
+  unreported_samples_ = 0;
+  close_report(out, 0, result_.steps + 1);
 }
 
 // ---- step boundaries -------------------------------------------------------------------------------------------
@@ -528,6 +548,7 @@ void CoordinatorCore::apply_policy_change(Effects& out) {
   }
   verdicts_.clear();
   open_reports_.clear();
+  unreported_samples_ = 0;
   duties_.clear();
   phase_ = Phase::joining;
   invite(out);

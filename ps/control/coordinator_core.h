@@ -147,6 +147,8 @@ class CoordinatorCore {
   void apply_policy_change(Effects& out);
   void end(Effects& out, Outcome outcome);
   void account(Effects& out, WorkerId w, const WorkDone& done, const Work& work);
+  void close_report(Effects& out, Step key, Step step);
+  void close_last_report(Effects& out);
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
   std::set<Endpoint> voters() const;
@@ -185,6 +187,7 @@ class CoordinatorCore {
     int64_t pieces = 0;
   };
   std::map<Step, OpenReport> open_reports_;
+  int64_t unreported_samples_ = 0;          ///< on demand, completed since the last report
   std::map<int64_t, StepStats> epoch_stats_;  ///< of the last two epochs
   RunResult result_;
   std::function<void(const Dealt&)> dealt_observer_;

@@ -32,7 +32,7 @@ struct RunSummary {
   std::string name;
   std::string outcome = "finished";  ///< finished | interrupted | failed
   int exit_code = 0;
-  std::string error;  ///< the first cause, where it failed
+  std::string error;  ///< the first cause, where it failed or what it was for could not be saved
   std::optional<double> test_accuracy, test_loss;
   std::optional<double> train_loss;  ///< mean over the last epoch's samples
   int64_t steps = 0, samples = 0;

@@ -91,13 +91,14 @@ Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, 
 
   const int64_t slice = std::max(kAlignElements, options.slice_bytes / kElementBytes / kAlignElements * kAlignElements);
   const int64_t smallest = std::max(kAlignElements, options.fuse_bytes / kElementBytes);
+  const bool whole_layers = options.whole_layers || options.servers == 1;
   int64_t limit = slice;
-  if (options.whole_layers)
+  if (whole_layers)
     for (const auto& layer : layout.layers) limit = std::max(limit, round_up(layer.count, kAlignElements));
   for (;; limit = limit / 2 / kAlignElements * kAlignElements) {
     layout.slices = cut(layout.layers, limit);
     place(layout.slices, layout.servers);
-    if (options.whole_layers || limit / 2 < smallest || imbalance(layout) <= kGoodBalance) break;
+    if (whole_layers || limit / 2 < smallest || imbalance(layout) <= kGoodBalance) break;
   }
   layout.parcels = fuse(layout, options.fuse_bytes);
   return layout;

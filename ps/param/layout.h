@@ -47,10 +47,11 @@ struct Layout {
 
 struct LayoutOptions {
   uint32_t servers = 1;
-  /// Layers larger than this are cut into slices spread over the servers. Smaller slices balance better and
-  /// overlap more; each costs a message. Where slices of this size would leave the servers more than a tenth
+  /// Layers larger than this are cut into slices spread over the servers, if there is more than one. Smaller slices
+  /// balance better and overlap more; each costs a message, and workers copy a layer that is cut, while they share
+  /// the server's memory of one that is whole. Where slices of this size would leave the servers more than a tenth
   /// out of balance they are halved, down to `fuse_bytes`.
-  int64_t slice_bytes = 1 << 20;
+  int64_t slice_bytes = 4 << 20;
   /// Slices smaller than this are fused into parcels up to this size.
   int64_t fuse_bytes = 64 << 10;
   /// Never cut a layer (LAMB needs the norm of whole tensors on one server).

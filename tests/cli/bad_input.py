@@ -213,7 +213,7 @@ class NotANumber(Case):
                 self.assertIn("layer fc1 on worker 0 in step 3", done.stderr)
 
     def test_skip_goes_on_and_counts(self):
-        for mode in ("sync", "all_reduce", "ssp(1)", "async"):
+        for mode in ("sync", "all_reduce", "ssp(1)", "async", "fc1:async,fc2:sync"):
             with self.subTest(mode):
                 done = self.train(f"update={mode}", "debug.nan_at_step=3", "train.on_nonfinite=skip", run=mode)
                 self.assertIn("step 3, worker 0: the gradient of layer fc1 holds NaN or Inf; the step is skipped",

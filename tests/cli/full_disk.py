@@ -24,34 +24,37 @@ def may_mount():
 
 @unittest.skipUnless(may_mount(), "mounting a small file system is not permitted here")
 class FullDisk(Case):
-    def train_on(self, size_k, *arguments):
-        """Trains into a file system of so many kB; copies what is left of the run to `kept`."""
+    def train_on(self, size_k, *arguments, used_k=0):
+        """Trains into a file system of so many kB; copies what is left in it to `kept`."""
         self.write("tiny.toml", TINY)
         (self.folder / "small").mkdir()
-        script = ('mount -t tmpfs -o size=$0k none small; "$@"; code=$?; cp -r small/run kept 2>/dev/null; '
-                  'cp -r small kept-all; exit $code')
+        script = ('mount -t tmpfs -o size=$1k none small; head -c $2k /dev/zero >small/other; shift 2; "$@"; code=$?; '
+                  'cp -r small kept; exit $code')
         return self.troupe("train", "tiny.toml", "--run-dir", "small/run", *settings(arguments),
-                           before=[*NAMESPACE, "sh", "-c", script, str(size_k)])
+                           before=[*NAMESPACE, "sh", "-c", script, "sh", str(size_k), str(used_k)])
 
     def test_training_goes_on_and_what_failed_is_counted(self):
-        # 40 kB hold the first checkpoint of 20 kB, and never a second one.
+        # Room for the first checkpoint of 17 kB with what else a run writes, and never for a second one.
         done = self.train_on(56, "model.hidden=512", "checkpoint.every_steps=4")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        summary = json.loads((self.folder / "kept/summary.json").read_text())
+        summary = json.loads((self.folder / "kept/run/summary.json").read_text())
         self.assertEqual((summary["outcome"], summary["steps"]), ("finished", 16))
         self.assertEqual(summary["checkpoints_written"], 1)
         self.assertEqual(summary["checkpoints_failed"], 3)
         self.assertIn("trouble: 3 checkpoints that could not be written", done.stdout)
-        self.assertRegex(done.stderr, r"warning: coordinator: .*step-00000008.*No space left on device")
-        names = self.names("kept/checkpoints")
+        self.assertRegex(done.stderr, r"warning: coordinator: .*checkpoint of step 8 not saved: the disk of "
+                                      r"small/run/checkpoints has \d+ bytes left, a checkpoint takes \d+; training goes on\n")
+        # The last parameters are not on disk: that is said last, and by the exit code.
+        self.assertEqual((done.returncode, summary["exit_code"]), (1, 1), done.stderr)
+        self.assertRegex(done.stderr, r"\nerror: coordinator: the last parameters are not saved: checkpoint of step 16 .*\n\Z")
+        names = self.names("kept/run/checkpoints")
         self.assertEqual(names, ["step-00000004"])
-        self.assertEqual(self.troupe("ckpt", "verify", "kept").returncode, 0)
+        self.assertEqual(self.troupe("ckpt", "verify", "kept/run").returncode, 0)
 
     def test_a_run_that_cannot_begin_says_so_and_leaves_nothing(self):
-        done = self.train_on(4)
+        done = self.train_on(64, used_k=64)
         self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertRegex(done.stderr, r"\Aerror: small/run\S*: .*No space left on device\n\Z")
-        self.assertEqual(self.names("kept-all"), [])
+        self.assertRegex(done.stderr, r"\Aerror: small/run.* No space left on device\n\Z")
+        self.assertEqual(self.names("kept"), ["other"])
 
 
 class LimitedFile(Case):

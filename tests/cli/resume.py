@@ -82,7 +82,8 @@ class Resume(Case):
         self.train("checkpoint.every_steps=4")
         self.flip(self.folder / "run/checkpoints" / self.checkpoints()[-1] / "parameters.safetensors")
         done = self.resume()
-        self.assertRegex(done.stdout + done.stderr, r"passed over \S*step-00000016\S*: .*parameters\.safetensors")
+        self.assertRegex(done.stderr, r"\Awarning: coordinator: passed over the checkpoint run/checkpoints/step-00000016: "
+                                      r".*parameters\.safetensors.*\n\Z")
         self.assertIn("resuming from run/checkpoints/step-00000012 at step 12", done.stdout)
         self.assertEqual(self.summary()["outcome"], "finished")
 
@@ -150,8 +151,11 @@ class Interrupted(Case):
                 self.finish()
 
     def test_two_signals_end_it_at_once(self):
-        process = self.begin("debug.slow_worker=1", "debug.slow_ms=60000", "update=async")
-        process.send_signal(signal.SIGINT)  # waits for the slow worker
+        self.write("endless.toml", ENDLESS)
+        process = self.start("train", "endless.toml", "--run-dir", "run", *settings(["debug.slow_worker=1", "debug.slow_ms=60000"]))
+        while "run folder" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)  # the step waits for the slow worker
         while "stopping" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)

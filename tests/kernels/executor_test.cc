@@ -50,11 +50,14 @@ BOOST_AUTO_TEST_CASE(SubmitReturnsWhileATaskRuns) {
 BOOST_AUTO_TEST_CASE(TheEndFinishesTheRunningTaskAndDropsTheRest) {
   auto queue = make_cpu_queue("test");
   bool finished = false, second = false;
+  std::promise<void> running;
   queue->submit([&, executor = queue.get()] {
+    running.set_value();
     wait_for_end(*executor);
     finished = true;
   });
   queue->submit([&] { second = true; });
+  running.get_future().wait();
   queue.reset();
   BOOST_TEST(finished);
   BOOST_TEST(!second);

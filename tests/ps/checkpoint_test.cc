@@ -201,11 +201,14 @@ BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
   m.updates = {{{48, 1}}, {{24, 1}}, {{33, 1}}};
   const std::string text = *to_json(m);
   BOOST_TEST(parse_manifest(text, "x").has_value());
+  std::string seven_dimensions = "[";
+  for (int i = 0; i < 5; ++i) seven_dimensions += "\n      1,";
+  seven_dimensions += "\n      8,";
   for (const auto& [from, to] :
        std::vector<std::pair<std::string, std::string>>{{"\"offset\": 40", "\"offset\": 41"},
                                                         {"\"count\": 48", "\"count\": 49"},
-                                                        {"\"shape\": [", "\"shape\": [1, 1, 1, 1, 1, 1, "},
-                                                        {"\"shape\": [", "\"shape\": [-"},
+                                                        {"[\n      8,", "[\n      -8,"},
+                                                        {"[\n      8,", seven_dimensions},
                                                         {"\"bias\"", "\"odd\""},
                                                         {"\"step\": 0", "\"step\": \"0\""},
                                                         {"\"optimizer\"", "\"optimiser\""}}) {

@@ -171,6 +171,15 @@ BOOST_AUTO_TEST_CASE(ScheduleStepsCountGlobalBatches) {
   BOOST_TEST(on_demand.total_schedule_steps() == 20);
 }
 
+BOOST_AUTO_TEST_CASE(TotalStepsCountEachEpochsShortLastBatch) {
+  const DealerOptions o = options(68, 3, {48, 16}, true);  // 64 + 4 an epoch
+  BOOST_TEST(make(o).total_steps() == 6);
+  BOOST_TEST(make(o).total_schedule_steps() == 4);
+  DealerOptions ended = o;
+  ended.max_steps = 5;
+  BOOST_TEST(make(ended).total_steps() == 5);
+}
+
 BOOST_AUTO_TEST_CASE(ALockstepRunResumedAtAnyStepDealsTheSame) {
   const DealerOptions o = options(68, 3, {48, 16}, true);  // 64 + 4 an epoch
   std::vector<Deal> whole;

@@ -75,8 +75,8 @@ BOOST_AUTO_TEST_CASE(BytesAreBalancedOverTheServers) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(LayersAreNotCutForOneServerWhenTheyFitASlice) {
-  const Layout layout = make_layout(layers_of({1000, 200000}), all(2), {1});
+BOOST_AUTO_TEST_CASE(LayersAreNotCutForOneServer) {
+  const Layout layout = make_layout(layers_of({1000, 200000}), all(2), {.servers = 1, .slice_bytes = 4096});
   BOOST_TEST(layout.slices.size() == 2u);
 }
 

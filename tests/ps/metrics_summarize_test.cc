@@ -27,6 +27,7 @@ BOOST_AUTO_TEST_CASE(LayersShowTheirPolicyAndServers) {
   BOOST_TEST(layers[0].policy == "ssp(2)");
   BOOST_TEST(layers[0].parameters == 128);
   BOOST_TEST(layers[0].shards == 2);
+  BOOST_TEST(layers[0].step_bytes == 2 * 4 * 128 * 3);  // gradients one way, weights the other, of three workers
   BOOST_TEST(layers[1].shards == 1);
 }
 

@@ -112,8 +112,8 @@ BOOST_AUTO_TEST_CASE(AfterARebaseNothingOldIsBroughtHome) {
   worker.said<WorkDone>();
   Work upload{2, Work::Kind::upload, 7};
   worker.hear(kCoordinator, upload);
-  const bool installs = std::ranges::any_of(
-      worker.sent, [](const Envelope& e) { return std::holds_alternative<Install>(e.body); });
+  const bool installs =
+      std::ranges::any_of(worker.sent, [](const Envelope& e) { return std::holds_alternative<Install>(e.body); });
   BOOST_TEST(!installs);
   BOOST_TEST(worker.said<WorkDone>().size() == 1u);
 }

@@ -54,7 +54,8 @@ BOOST_AUTO_TEST_CASE(TheNetworkLosesAndDoublesWhatItsScenarioSays) {
 }
 
 BOOST_AUTO_TEST_CASE(TheReferenceSumsChangesByStep) {
-  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0});
+  const std::vector<float> layer = {3, -1};
+  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0}, layer);
   const std::vector<double> first = slice.current(), gradient = {4, -2};
   slice.apply(0, gradient, 0.5);
   slice.apply(2, gradient, 1);
@@ -66,7 +67,7 @@ BOOST_AUTO_TEST_CASE(TheReferenceSumsChangesByStep) {
 }
 
 BOOST_AUTO_TEST_CASE(AWorkerContributesAStepOnce) {
-  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0});
+  ReferenceSlice slice(ps::Slice{0, 0, 0, 2, 0}, std::vector<float>{3, -1});
   BOOST_TEST(slice.contribute(1, 5));
   BOOST_TEST(!slice.contribute(1, 5));
   BOOST_TEST(slice.has(1, 5));

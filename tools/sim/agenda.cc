@@ -13,8 +13,8 @@ struct Line {
   int64_t busy_until_us = 0;
 
   int64_t next_us() {
-    busy_until_us = std::max(busy_until_us, agenda.now_us) + 1 +
-                    static_cast<int64_t>(random.below(static_cast<uint64_t>(max_us)));
+    busy_until_us =
+        std::max(busy_until_us, agenda.now_us) + 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(max_us)));
     return busy_until_us;
   }
 };
@@ -50,9 +50,8 @@ struct Group {
       for (size_t i = 0; i < part.size(); ++i) sum.span<float>()[i] += part[i];
     }
     for (size_t rank = 0; rank < asks.size(); ++rank) {
-      lines[rank].agenda.at(lines[rank].next_us(), [done = std::move(asks[rank].front().done), mine = sum.clone()] {
-        done({}, mine);
-      });
+      lines[rank].agenda.at(lines[rank].next_us(),
+                            [done = std::move(asks[rank].front().done), mine = sum.clone()] { done({}, mine); });
       asks[rank].pop_front();
     }
   }

@@ -70,6 +70,9 @@ BUGS = {
         (DEALER, "slot.again.insert(slot.again.begin(), slot.outstanding.begin(), slot.outstanding.end());",
          'if (!bug("restart_forgets_work"))\n'
          '    slot.again.insert(slot.again.begin(), slot.outstanding.begin(), slot.outstanding.end());')],
+    # A resumed run begins its epoch anew.
+    "resume_forgets_place": [
+        (DEALER, "  cursor_ = start_;", '  if (bug("resume_forgets_place")) start_.begin = 0;\n  cursor_ = start_;')],
     # A late reply is taken for the answer to a newer request.
     "late_pull_taken": [
         (WORKER, "parcel.pulling->ticket != reply.ticket",

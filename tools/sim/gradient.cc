@@ -26,8 +26,7 @@ std::vector<float> gradient(uint64_t work_seed, std::span<const uint32_t> sample
   std::vector<float> sum(static_cast<size_t>(count));
   for (const uint32_t sample : samples) {
     const uint64_t base = mix(work_seed ^ mix(sample) ^ layer << 8);
-    for (size_t i = 0; i < sum.size(); ++i)
-      sum[i] += static_cast<float>(((base >> (i % 48)) + i * 5) % 9) - 4;
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<float>(((base >> (i % 48)) + i * 5) % 9) - 4;
   }
   if (!weights) return sum;
   const float* w = weights.data<float>();

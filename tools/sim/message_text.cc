@@ -65,8 +65,13 @@ const ps::Endpoint* subject(const ps::Message& message) {
 
 class Hash {
  public:
-  void add(uint64_t x) { value_ = (value_ ^ x) * 1099511628211; value_ ^= value_ >> 29; }
-  void add(const ps::Endpoint& e) { add(static_cast<uint64_t>(e.role) << 48 | uint64_t{e.index} << 32 | e.incarnation); }
+  void add(uint64_t x) {
+    value_ = (value_ ^ x) * 1099511628211;
+    value_ ^= value_ >> 29;
+  }
+  void add(const ps::Endpoint& e) {
+    add(static_cast<uint64_t>(e.role) << 48 | uint64_t{e.index} << 32 | e.incarnation);
+  }
   void add(const Tensor& t) {
     for (const float f : t.span<float>()) {
       uint32_t bits;

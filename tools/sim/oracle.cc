@@ -23,15 +23,14 @@ uint64_t hash_of(std::span<const float> values) {
   return hash;
 }
 
-bool bare(const ps::Push& push) { return push.samples == 0 && push.gradients.empty(); }
-
 }  // namespace
 
 Oracle::Oracle(const Scenario& scenario, uint64_t run_seed)
     : scenario_(scenario),
       run_seed_(run_seed),
       sampler_(scenario.coordinator.dealer.train_samples, run_seed, scenario.shuffle),
-      servers_(scenario.servers()) {}
+      servers_(scenario.servers()),
+      last_step_(scenario.coordinator.resume ? scenario.coordinator.resume->step - 1 : -1) {}
 
 void Oracle::violated(const char* rule, std::string what) {
   if (!violation_) violation_ = cat(rule, ": ", what);
@@ -40,17 +39,28 @@ void Oracle::violated(const char* rule, std::string what) {
 // ---- what is said ------------------------------------------------------------------------------------------
 
 void Oracle::said(const ps::Envelope& e) {
-  if (const auto* m = std::get_if<ps::Membership>(&e.body)) layouts_[m->generation] = m->layout;
-  else if (const auto* push = std::get_if<ps::Push>(&e.body)) on(e, *push);
-  else if (const auto* ack = std::get_if<ps::PushAck>(&e.body)) on(e, *ack);
-  else if (const auto* reply = std::get_if<ps::PullReply>(&e.body)) on(e, *reply);
-  else if (const auto* snapshot = std::get_if<ps::SnapshotReply>(&e.body)) on(e, *snapshot);
-  else if (const auto* asked = std::get_if<ps::Snapshot>(&e.body)) on(e, *asked);
-  else if (const auto* work = std::get_if<ps::Work>(&e.body)) on(e, *work);
-  else if (const auto* done = std::get_if<ps::WorkDone>(&e.body)) on(e, *done);
-  else if (const auto* done_ack = std::get_if<ps::WorkDoneAck>(&e.body)) on(e, *done_ack);
-  else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body)) on(e, *verdict);
-  else if (const auto* fault = std::get_if<ps::Fault>(&e.body)) violated("end", cat(e.from, " says: ", fault->what));
+  if (const auto* m = std::get_if<ps::Membership>(&e.body))
+    layouts_[m->generation] = m->layout;
+  else if (const auto* push = std::get_if<ps::Push>(&e.body))
+    on(e, *push);
+  else if (const auto* ack = std::get_if<ps::PushAck>(&e.body))
+    on(e, *ack);
+  else if (const auto* reply = std::get_if<ps::PullReply>(&e.body))
+    on(e, *reply);
+  else if (const auto* snapshot = std::get_if<ps::SnapshotReply>(&e.body))
+    on(e, *snapshot);
+  else if (const auto* asked = std::get_if<ps::Snapshot>(&e.body))
+    on(e, *asked);
+  else if (const auto* work = std::get_if<ps::Work>(&e.body))
+    on(e, *work);
+  else if (const auto* done = std::get_if<ps::WorkDone>(&e.body))
+    on(e, *done);
+  else if (const auto* done_ack = std::get_if<ps::WorkDoneAck>(&e.body))
+    on(e, *done_ack);
+  else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body))
+    on(e, *verdict);
+  else if (const auto* fault = std::get_if<ps::Fault>(&e.body))
+    violated("end", cat(e.from, " says: ", fault->what));
   else if (const auto* r = std::get_if<ps::Refused>(&e.body); r && r->reason == ps::Refused::Reason::malformed)
     violated("end", cat(e.from, " refuses what ", e.to, " said: ", r->detail));
 }
@@ -80,8 +90,8 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
   if (dealt.work.kind != ps::Work::Kind::train) return;
   for (const ps::Slice& s : dealt.layout->slices)
     if (dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
-      return violated("exactly-once", cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id,
-                                          " is not stored"));
+      return violated("exactly-once",
+                      cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id, " is not stored"));
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::WorkDoneAck& ack) {
@@ -102,7 +112,8 @@ std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
 }
 
 size_t Oracle::non_finite(ps::WorkerId worker, ps::Step step) const {
-  return non_finite_layer(work_seed(run_seed_, step, worker), scenario_.non_finite, scenario_.coordinator.layers.size());
+  return non_finite_layer(work_seed(run_seed_, step, worker), scenario_.non_finite,
+                          scenario_.coordinator.layers.size());
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::Push& push) {
@@ -150,9 +161,8 @@ ReferenceServer* Oracle::view_of(const ps::Endpoint& server) {
 ReferenceSlice& Oracle::slice(ps::SliceId id) {
   for (ReferenceServer& server : servers_)
     if (const auto found = server.slices.find(id); found != server.slices.end()) return found->second;
-  static ReferenceSlice nothing;
   violated("end", cat("no server holds slice ", id));
-  return nothing;
+  return nothing_;
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
@@ -160,8 +170,8 @@ void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
   if (!server || !server->layout) return violated("exactly-once", cat(e.from, " acknowledges before it has a store"));
   for (const ps::SliceId id : server->layout->parcels[ack.parcel].slices)
     if (!server->slices.at(id).has(e.to.index, ack.step))
-      return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ", e.to,
-                                          ", which is not stored"));
+      return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ",
+                                          e.to, ", which is not stored"));
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
@@ -192,7 +202,8 @@ void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, Refe
     const auto values = reply.values.at(i).span<float>();
     if (policy.mode == Mode::sync && repeated(s, e.to.index, reply.step, values)) continue;
     const std::vector<double> expected = policy.immediate() ? s.current() : s.before(reply.step);
-    if (const std::string d = difference(values, expected); !d.empty()) return wrong(cat("slice ", s.slice().id, ", ", d));
+    if (const std::string d = difference(values, expected); !d.empty())
+      return wrong(cat("slice ", s.slice().id, ", ", d));
     auto& known = read_.try_emplace({s.slice().id, hash_of(values)}, slowest).first->second;
     known = std::max(known, slowest);
   }
@@ -200,7 +211,8 @@ void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, Refe
 
 /// Where a worker's part of a step has been counted, what it reads for that step may be newer: an old copy of a
 /// request, or a restarted worker's, which drops what it computes from that.
-bool Oracle::repeated(const ReferenceSlice& s, ps::WorkerId worker, ps::Step step, std::span<const float> values) const {
+bool Oracle::repeated(const ReferenceSlice& s, ps::WorkerId worker, ps::Step step,
+                      std::span<const float> values) const {
   if (!s.has(worker, step)) return false;
   return std::ranges::any_of(s.settled, [&](ps::Step settled) {
     return settled >= step && difference(values, s.before(settled + 1)).empty();
@@ -224,175 +236,6 @@ void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
     if (state.updates != s.updates())
       violated("exactly-once", cat("in a snapshot of ", e.from, " slice ", state.slice, " had ", state.updates,
                                    " updates, should be ", s.updates()));
-  }
-}
-
-// ---- what is stored ----------------------------------------------------------------------------------------
-
-void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
-  ReferenceServer& server = servers_[id];
-  if (e.to.incarnation < server.owner)
-    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from, "; its slot is incarnation ",
-                                      server.owner, "'s"));
-  if (const auto* m = std::get_if<ps::Membership>(&e.body)) return store(server, e, *m);
-  // A read may wait from one generation to the next.
-  if (const auto* pull = std::get_if<ps::Pull>(&e.body)) return store(server, e, *pull);
-  if (e.generation != server.generation)
-    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of generation ", e.generation, " in ",
-                                      server.generation));
-  if (e.from.role == ps::Role::worker && e.from.incarnation != server.workers[e.from.index])
-    return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from, "; its slot is incarnation ",
-                                      server.workers[e.from.index], "'s"));
-  if (const auto* push = std::get_if<ps::Push>(&e.body)) store(server, e, *push);
-  else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body)) store(server, e, *verdict);
-  else if (const auto* install = std::get_if<ps::Install>(&e.body)) store(server, e, *install);
-}
-
-void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Membership& m) {
-  if (server.owner != 0 && e.to.incarnation != server.owner)
-    replaced_[{ps::Role::server, e.to.index, server.owner}] = server;
-  if (server.layout && server.layout->policies != m.layout->policies) server.reads.clear();
-  std::erase_if(server.reads, [&](const auto& read) {
-    return server.workers[read.first.first] != m.workers[read.first.first];
-  });
-  server.owner = e.to.incarnation;
-  server.generation = m.generation;
-  server.layout = m.layout;
-  server.workers = m.workers;
-  for (const ps::Slice& s : m.layout->slices)
-    if (s.server == e.to.index) server.slices.try_emplace(s.id, s);
-  if (!m.rebase) return;
-  server.base = *m.rebase;
-  for (const auto& [id, s] : server.slices)
-    if (!s.pending.empty())
-      violated("sync-step", cat(e.to, " goes on from step ", *m.rebase, " while step ", s.pending.begin()->first,
-                                " of slice ", id, " is incomplete"));
-}
-
-void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Push& push) {
-  const auto original = pushes_.find({e.from, e.to.index, push.sequence});
-  if (original == pushes_.end() || original->second.parcel != push.parcel || original->second.step != push.step)
-    return violated("exactly-once", cat(e.to, " stores a push that ", e.from, " did not say: sequence ", push.sequence));
-  const auto& slices = server.layout->parcels[push.parcel].slices;
-  const bool again = server.slices.at(slices.front()).has(e.from.index, push.step);
-  if (again) {
-    if (!bare(push))
-      violated("exactly-once", cat(e.to, " takes step ", push.step, " of worker ", e.from.index, ", parcel ", push.parcel,
-                                   " a second time"));
-    return;
-  }
-  if (push.samples != original->second.samples)
-    return violated("exactly-once", cat(e.to, " stores a push of ", e.from, " without its gradients"));
-  for (size_t i = 0; i < slices.size(); ++i)
-    take(server, e, push, slices[i], push.samples > 0 ? push.gradients[i] : Tensor{});
-}
-
-void Oracle::take(ReferenceServer& server, const ps::Envelope& e, const ps::Push& push, ps::SliceId id,
-                  const Tensor& gradient) {
-  ReferenceSlice& s = server.slices.at(id);
-  s.contribute(e.from.index, push.step);
-  Part part{push.samples, push.finite, {}};
-  if (gradient) part.gradient.assign(gradient.span<float>().begin(), gradient.span<float>().end());
-  if (server.policy(s.slice()).immediate()) {
-    if (push.samples == 0) return;
-    const double weight = push.scale * rate(server, s, e.from.index, push.samples);
-    return s.apply(push.step, part.gradient, weight / static_cast<double>(push.samples));
-  }
-  if (s.settled.count(push.step))
-    return violated("sync-step", cat(e.to, " takes ", e.from, "'s part of step ", push.step, ", which was complete"));
-  s.pending[push.step][e.from.index] = std::move(part);
-  if (s.pending[push.step].size() == scenario_.workers() && !scenario_.needs_verdict())
-    settle(server, s, push.step, {push.step});
-}
-
-double Oracle::rate(const ReferenceServer& server, const ReferenceSlice& s, ps::WorkerId worker, int64_t samples) const {
-  switch (scenario_.immediate_scale) {
-    case ps::ImmediateScale::none: return 1;
-    case ps::ImmediateScale::samples:
-      return static_cast<double>(samples) / static_cast<double>(scenario_.coordinator.dealer.global_batch);
-    case ps::ImmediateScale::staleness: {
-      const auto read = server.reads.find({worker, s.slice().id});
-      return read == server.reads.end() ? 1 : 1 / (1 + static_cast<double>(s.updates() - read->second.second));
-    }
-  }
-  return 1;
-}
-
-void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Pull& pull) {
-  for (const ps::SliceId id : server.layout->parcels[pull.parcel].slices) {
-    auto& [step, updates] = server.reads.try_emplace({e.from.index, id}, -1, 0).first->second;
-    if (pull.step >= step) step = pull.step, updates = server.slices.at(id).updates();
-  }
-}
-
-void Oracle::settle(ReferenceServer&, ReferenceSlice& s, ps::Step step, const ps::Verdict& verdict) {
-  const auto parts = s.pending.find(step);
-  if (parts == s.pending.end() || parts->second.size() != scenario_.workers())
-    return violated("sync-step", cat("step ", step, " of slice ", s.slice().id, " is settled with ",
-                                     parts == s.pending.end() ? 0 : parts->second.size(), " contributions of ",
-                                     scenario_.workers()));
-  int64_t samples = 0;
-  std::vector<double> sum(static_cast<size_t>(s.slice().count()));
-  for (const auto& [worker, part] : parts->second) {
-    samples += part.samples;
-    for (size_t i = 0; i < part.gradient.size(); ++i) sum[i] += part.gradient[i];
-  }
-  s.pending.erase(parts);
-  s.settled.insert(step);
-  if (samples > 0 && !verdict.skip) s.apply(step, sum, verdict.scale / static_cast<double>(samples));
-}
-
-void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Verdict& verdict) {
-  const auto known = verdicts_.find(verdict.step);
-  if (known == verdicts_.end()) return violated("sync-step", cat(e.to, " stores a verdict that was not given"));
-  for (auto& [id, s] : server.slices)
-    if (server.policy(s.slice()).aggregates()) settle(server, s, verdict.step, known->second);
-}
-
-void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Install& install) {
-  const auto dealt = dealt_.find({e.from, install.round});
-  if (dealt == dealt_.end()) return violated("checkpoint", cat(e.from, " installs without being asked"));
-  const ps::Step step = dealt->second.work.step;
-  for (const ps::SliceState& state : install.slices) {
-    ReferenceSlice& s = server.slices.at(state.slice);
-    reduce(s, step);
-    if (const std::string d = difference(state.values.span<float>(), s.before(step)); !d.empty())
-      violated("sync-step", cat(e.from, " brings slice ", state.slice, " of step ", step, " home: ", d));
-    if (state.updates != s.updates_before(step))
-      violated("sync-step", cat(e.from, " brings slice ", state.slice, " home with ", state.updates,
-                                " updates, should be ", s.updates_before(step)));
-  }
-}
-
-// ---- all_reduce --------------------------------------------------------------------------------------------
-
-std::vector<double> Oracle::reduced_gradient(const ps::Slice& slice, ps::Step step) const {
-  std::vector<double> sum(static_cast<size_t>(slice.count()));
-  for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
-    const auto dealt = steps_.find({w, step});
-    if (dealt == steps_.end()) continue;
-    const std::vector<float> whole = gradient(work_seed(run_seed_, step, w), samples_of(dealt->second.work), slice.layer,
-                                              scenario_.coordinator.layers[slice.layer].count, {});
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += whole[static_cast<size_t>(slice.begin) + i];
-  }
-  return sum;
-}
-
-/// Steps before `before` of an all_reduce slice, as they come out of the samples that were dealt.
-void Oracle::reduce(ReferenceSlice& s, ps::Step before) {
-  for (auto it = steps_.begin(); it != steps_.end() && it->first.first == 0; ++it) {
-    const ps::Step step = it->first.second;
-    const Dealt& dealt = it->second;
-    if (step >= before || dealt.layout->policies[s.slice().layer].mode != Mode::all_reduce) continue;
-    if (!s.settled.insert(step).second) continue;
-    ps::Verdict verdict{step};
-    if (scenario_.needs_verdict()) {
-      const auto found = verdicts_.find(step);
-      if (found == verdicts_.end()) return violated("sync-step", cat("no verdict was given on step ", step));
-      verdict = found->second;
-    }
-    if (verdict.skip || dealt.work.step_samples == 0) continue;
-    s.apply(step, reduced_gradient(s.slice(), step), verdict.scale / static_cast<double>(dealt.work.step_samples));
   }
 }
 
@@ -484,7 +327,8 @@ void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
     const auto values =
         weights[s.layer].span<float>().subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count()));
     if (const std::string d = difference(values, held.before(last_step_ + 1)); !d.empty())
-      violated("staleness", cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
+      violated("staleness",
+               cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
   }
 }
 
@@ -510,13 +354,13 @@ void Oracle::checkpointed(const ps::CheckpointRequest& request) {
 }
 
 std::string Oracle::difference_from(const Cut& cut, const ps::CheckpointRequest& request) const {
-  if (request.slices.size() != cut.slices.size())
-    return cat(request.slices.size(), " slices of ", cut.slices.size());
+  if (request.slices.size() != cut.slices.size()) return cat(request.slices.size(), " slices of ", cut.slices.size());
   for (const ps::SliceState& state : request.slices) {
     const auto& [values, updates] = cut.slices.at(state.slice);
     if (const std::string d = difference(state.values.span<float>(), values); !d.empty())
       return cat("slice ", state.slice, ", ", d);
-    if (state.updates != updates) return cat("slice ", state.slice, " has ", state.updates, " updates, should be ", updates);
+    if (state.updates != updates)
+      return cat("slice ", state.slice, " has ", state.updates, " updates, should be ", updates);
   }
   return check_samples(request.dealer, cut.ranges);
 }
@@ -525,16 +369,22 @@ std::string Oracle::difference_from(const Cut& cut, const ps::CheckpointRequest&
 std::string Oracle::check_samples(const ps::DealerState& state, size_t ranges) const {
   std::vector<std::vector<int>> times(static_cast<size_t>(state.epoch) + 1);
   for (auto& epoch : times) epoch.assign(static_cast<size_t>(state.train_samples), 0);
-  const auto count = [&](const ps::SampleRange& range) {
+  const auto count = [&](const ps::SampleRange& range, int by = 1) {
     for (int64_t i = range.begin; i < range.begin + range.count; ++i)
-      ++times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)];
+      times[static_cast<size_t>(range.epoch)][static_cast<size_t>(i)] += by;
   };
+  if (const auto& before = scenario_.coordinator.resume) {
+    if (before->epoch > state.epoch) return cat("it is in epoch ", state.epoch, ", the run began in ", before->epoch);
+    for (int64_t epoch = 0; epoch < before->epoch; ++epoch) count({epoch, 0, before->train_samples});
+    count({before->epoch, 0, before->begin});
+    for (const ps::SampleRange& range : before->returned) count(range, -1);
+  }
   for (size_t i = 0; i < ranges; ++i) {
     if (ranges_[i].count > 0 && ranges_[i].epoch > state.epoch)
       return cat("epoch ", ranges_[i].epoch, " has begun, its state says ", state.epoch);
     if (ranges_[i].count > 0) count(ranges_[i]);
   }
-  std::ranges::for_each(state.returned, count);
+  for (const ps::SampleRange& range : state.returned) count(range);
   for (size_t epoch = 0; epoch < times.size(); ++epoch)
     for (size_t i = 0; i < times[epoch].size(); ++i) {
       const bool dealt = static_cast<int64_t>(epoch) < state.epoch || static_cast<int64_t>(i) < state.begin;
@@ -547,7 +397,8 @@ std::string Oracle::check_samples(const ps::DealerState& state, size_t ranges) c
 
 void Oracle::finished(const ps::RunResult& result, bool stopped) {
   if (result.outcome == ps::Outcome::failed) return violated("end", "the run failed: " + result.failure);
-  if (result.outcome == ps::Outcome::interrupted && !stopped) return violated("end", "the run was interrupted by nobody");
+  if (result.outcome == ps::Outcome::interrupted && !stopped)
+    return violated("end", "the run was interrupted by nobody");
   if (!last_checkpoint_) return violated("checkpoint", "the run ended without one");
   const ps::DealerOptions& dealer = scenario_.coordinator.dealer;
   if (last_checkpoint_->step != last_step_ + 1)

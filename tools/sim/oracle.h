@@ -51,7 +51,7 @@ class Oracle {
   /// Everything as it was when a round of snapshots was taken.
   struct Cut {
     uint64_t round = 0;
-    size_t ranges = 0;  ///< completed
+    size_t ranges = 0;                                                      ///< completed
     std::map<ps::SliceId, std::pair<std::vector<double>, int64_t>> slices;  ///< values, updates
   };
   using WorkerStep = std::pair<ps::WorkerId, ps::Step>;
@@ -100,17 +100,18 @@ class Oracle {
 
   std::map<ps::Generation, std::shared_ptr<const ps::Layout>> layouts_;
   std::vector<ReferenceServer> servers_;
+  ReferenceSlice nothing_;
   std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew
   std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
-  std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;      ///< by whom and number
+  std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;  ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;
-  std::map<uint64_t, WorkerStep> seeds_;                          ///< Batch::seed
+  std::map<uint64_t, WorkerStep> seeds_;  ///< Batch::seed
   std::set<WorkerStep> completed_;
-  std::vector<ps::SampleRange> ranges_;                           ///< completed, in order
-  std::deque<Cut> cuts_;                                          ///< no checkpoint has been taken for a newer one
+  std::vector<ps::SampleRange> ranges_;  ///< completed, in order
+  std::deque<Cut> cuts_;                 ///< no checkpoint has been taken for a newer one
   std::map<ps::Step, ps::Verdict> verdicts_;
-  std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;     ///< slowest clock by hash of values read
-  ps::Step last_step_ = -1;                                       ///< dealt
+  std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;  ///< slowest clock by hash of values read
+  ps::Step last_step_;                                         ///< dealt
   std::optional<ps::DealerState> last_checkpoint_;
 };
 

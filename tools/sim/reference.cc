@@ -2,16 +2,12 @@
 
 #include <cmath>
 
-#include "gradient.h"
-
 #include <troupe/kernels/base/text.h>
 
 namespace troupe::sim {
 
-ReferenceSlice::ReferenceSlice(const ps::Slice& slice) : slice_(slice) {
-  for (int64_t i = slice.begin; i < slice.end; ++i) initial_.push_back(initial_value(slice.layer, i));
-  current_ = initial_;
-}
+ReferenceSlice::ReferenceSlice(const ps::Slice& slice, std::span<const float> first)
+    : slice_(slice), initial_(first.begin() + slice.begin, first.begin() + slice.end), current_(initial_) {}
 
 void ReferenceSlice::apply(ps::Step step, std::span<const double> gradient, double scale) {
   Change& change = changes_[step];

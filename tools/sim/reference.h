@@ -22,7 +22,8 @@ struct Part {
 class ReferenceSlice {
  public:
   ReferenceSlice() = default;
-  explicit ReferenceSlice(const ps::Slice& slice);
+  /// `first`: parameters of the whole layer to begin with.
+  ReferenceSlice(const ps::Slice& slice, std::span<const float> first);
 
   const ps::Slice& slice() const { return slice_; }
 

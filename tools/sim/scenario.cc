@@ -1,9 +1,12 @@
 #include "scenario.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
+
+#include "gradient.h"
 
 namespace troupe::sim {
 namespace {
@@ -79,15 +82,16 @@ void draw_moment(Random& random, Mishap& mishap) {
     return;
   }
   const std::vector<size_t> moments = {
-      index_of<ps::Membership>(), index_of<ps::MembershipAck>(), index_of<ps::Snapshot>(),
-      index_of<ps::SnapshotReply>(), index_of<ps::Spawn>(),      index_of<ps::Push>(),
-      index_of<ps::PushAck>(),       index_of<ps::PullReply>(),  index_of<ps::Verdict>(),
-      index_of<ps::WorkDone>(),      index_of<ps::Work>(),       index_of<ps::StatsRequest>()};
+      index_of<ps::Membership>(),    index_of<ps::MembershipAck>(), index_of<ps::Snapshot>(),
+      index_of<ps::SnapshotReply>(), index_of<ps::Spawn>(),         index_of<ps::Push>(),
+      index_of<ps::PushAck>(),       index_of<ps::PullReply>(),     index_of<ps::Verdict>(),
+      index_of<ps::WorkDone>(),      index_of<ps::Work>(),          index_of<ps::StatsRequest>()};
   mishap.after = one_of(random, moments);
   mishap.count = random.chance(0.5) ? between(random, 1, 4) : between(random, 1, 40);
 }
 
-void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
+void draw_mishaps(Random& random, Scenario& scenario) {
+  const bool all_reduce = scenario.all_reduce;
   const int64_t count = random.chance(0.3) ? 0 : between(random, 1, 4);
   for (int64_t i = 0; i < count; ++i) {
     Mishap mishap;
@@ -111,7 +115,7 @@ void draw_mishaps(Random& random, Scenario& scenario, bool all_reduce) {
     draw_moment(random, change);
     scenario.mishaps.push_back(std::move(change));
   }
-  if (random.chance(0.05)) {
+  if (scenario.resumes || random.chance(0.03)) {
     Mishap stop;
     stop.kind = Mishap::Kind::stop;
     draw_moment(random, stop);
@@ -129,7 +133,8 @@ ps::NetworkFaults draw_network(Random& random) {
 
 std::string describe_rules(const std::vector<ps::UpdateRule>& rules) {
   std::string text;
-  for (const ps::UpdateRule& rule : rules) text += cat(text.empty() ? "" : ", ", rule.layers, " ", describe(rule.policy));
+  for (const ps::UpdateRule& rule : rules)
+    text += cat(text.empty() ? "" : ", ", rule.layers, " ", describe(rule.policy));
   return text;
 }
 
@@ -169,10 +174,15 @@ Scenario make_scenario(uint64_t seed) {
   Random random(derive_seed(seed, "scenario"));
   Scenario s;
   s.seed = seed;
-  const bool all_reduce = random.chance(0.25);
+  const bool all_reduce = s.all_reduce = random.chance(0.25);
+  s.resumes = random.chance(0.1);
   const size_t workers = static_cast<size_t>(between(random, 1, 4));
   ps::CoordinatorOptions& c = s.coordinator;
   c.layers = draw_layers(random);
+  for (ps::LayerId layer = 0; layer < c.layers.size(); ++layer) {
+    std::vector<float>& values = s.first_values.emplace_back();
+    for (int64_t i = 0; i < c.layers[layer].count; ++i) values.push_back(initial_value(layer, i));
+  }
   const std::vector<ps::UpdateRule> rules = draw_rules(random, c.layers, all_reduce);
   std::vector<std::string> names;
   for (const LayerSpec& layer : c.layers) names.push_back(layer.name);
@@ -185,7 +195,8 @@ Scenario make_scenario(uint64_t seed) {
   c.evaluate_every_epochs = random.chance(0.4) ? 1 : 0;
   c.test_samples = random.chance(0.7) ? between(random, 1, 6) : 0;
   if (random.chance(0.25)) {
-    for (ps::Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8); step += between(random, 1, 4))
+    for (ps::Step step = between(random, 1, 4); c.changes.size() < 2 && random.chance(0.8);
+         step += between(random, 1, 4))
       c.changes.push_back({step, draw_rules(random, c.layers, all_reduce)});
   }
   if (random.chance(0.2)) c.clip_norm = one_of(random, std::vector<double>{1, 4, 16});
@@ -195,8 +206,8 @@ Scenario make_scenario(uint64_t seed) {
   }
   c.max_restarts = 1000;
   c.servers_recover = true;
-  s.immediate_scale = one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples,
-                                                 ps::ImmediateScale::staleness});
+  s.immediate_scale =
+      one_of(random, std::vector{ps::ImmediateScale::none, ps::ImmediateScale::samples, ps::ImmediateScale::staleness});
   s.shuffle = random.chance(0.5);
   s.reads_weights.assign(c.layers.size(), false);
   if (!all_reduce && random.chance(0.5))
@@ -204,7 +215,29 @@ Scenario make_scenario(uint64_t seed) {
   s.network = draw_network(random);
   s.heal_us = between(random, 50, 400) * kMs;
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
-  draw_mishaps(random, s, all_reduce);
+  draw_mishaps(random, s);
+  return s;
+}
+
+Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkpoint) {
+  Random random(derive_seed(first.seed, "resume"));
+  Scenario s = first;
+  s.resumes = false;
+  ps::CoordinatorOptions& c = s.coordinator;
+  const ps::DealerOptions fresh = draw_dealer(random, static_cast<size_t>(between(random, 1, 4)));
+  if (static_cast<int64_t>(fresh.worker_batch.size()) <= c.dealer.train_samples) {
+    c.dealer.worker_batch = fresh.worker_batch;
+    c.dealer.global_batch = fresh.global_batch;
+  }
+  c.layout.servers = static_cast<uint32_t>(between(random, 1, 3));
+  c.resume = checkpoint.dealer;
+  for (const ps::SliceState& state : checkpoint.slices) {
+    const ps::Slice& slice = checkpoint.layout->slices[state.slice];
+    const auto values = state.values.span<float>();
+    std::copy(values.begin(), values.end(), s.first_values[slice.layer].begin() + slice.begin);
+  }
+  s.mishaps.clear();
+  draw_mishaps(random, s);
   return s;
 }
 
@@ -222,9 +255,9 @@ std::string describe(const Scenario& s) {
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
-              " of the steps), immediate scale ", scale_name(s.immediate_scale),
-              ", shuffle ", s.shuffle, "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication,
-              ", delay ", s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
+              " of the steps), immediate scale ", scale_name(s.immediate_scale), ", shuffle ", s.shuffle,
+              "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication, ", delay ",
+              s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));

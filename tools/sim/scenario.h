@@ -12,11 +12,11 @@ namespace troupe::sim {
 /// What befalls one actor of a run, or what its owner asks of it.
 struct Mishap {
   enum class Kind : uint8_t {
-    crash_worker,     ///< it ends at once; its node tells the coordinator
-    crash_server,     ///< the same; its store lives on
-    zombie_worker,    ///< the coordinator hears that it ended, while it lives on
+    crash_worker,   ///< it ends at once; its node tells the coordinator
+    crash_server,   ///< the same; its store lives on
+    zombie_worker,  ///< the coordinator hears that it ended, while it lives on
     zombie_server,
-    cut_off_worker,   ///< what it says and what is said to it gets lost for `for_us`
+    cut_off_worker,  ///< what it says and what is said to it gets lost for `for_us`
     cut_off_server,
     change_policies,  ///< Cluster::change_policies
     stop,             ///< Cluster::stop
@@ -38,12 +38,15 @@ struct Scenario {
   ps::CoordinatorOptions coordinator;
   ps::ImmediateScale immediate_scale = ps::ImmediateScale::none;
   bool shuffle = true;
-  std::vector<bool> reads_weights;  ///< by layer: its gradients depend on the weights that were read
-  double non_finite = 0;            ///< probability that a worker's step holds a NaN
+  std::vector<std::vector<float>> first_values;  ///< parameters to begin with, by layer
+  std::vector<bool> reads_weights;               ///< by layer: its gradients depend on the weights that were read
+  double non_finite = 0;                         ///< probability that a worker's step holds a NaN
   ps::NetworkFaults network;
   std::vector<Mishap> mishaps;
-  int64_t heal_us = 0;              ///< from here on the network is sound and no mishap begins
-  double impatience = 0;            ///< probability that time goes on while actors still have mail
+  int64_t heal_us = 0;      ///< from here on the network is sound and no mishap begins
+  double impatience = 0;    ///< probability that time goes on while actors still have mail
+  bool all_reduce = false;  ///< some layer may be all-reduced: such a run does not outlive its workers
+  bool resumes = false;     ///< another run goes on from its last checkpoint
 
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }
   size_t servers() const { return coordinator.layout.servers; }
@@ -51,6 +54,8 @@ struct Scenario {
 };
 
 Scenario make_scenario(uint64_t seed);
+/// The run that goes on from the last checkpoint of `first`, with other workers and servers.
+Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkpoint);
 
 /// Every decision of it, one a line.
 std::string describe(const Scenario& scenario);

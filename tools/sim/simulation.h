@@ -8,12 +8,13 @@
 namespace troupe::sim {
 
 struct SimulationResult {
-  uint64_t hash = 0;                      ///< over all messages delivered, in order
+  uint64_t hash = 0;  ///< over all messages delivered, in order
   int64_t events = 0;
   int64_t virtual_us = 0;
-  ps::SimulatedTransport::Counts messages;  ///< until the network was healed
-  std::optional<std::string> violation;   ///< "rule: what, with values"
-  std::string trace;                      ///< the last events, a line each; only if asked for
+  ps::SimulatedTransport::Counts messages;          ///< until the network was healed
+  std::optional<std::string> violation;             ///< "rule: what, with values"
+  std::optional<ps::CheckpointRequest> checkpoint;  ///< the last
+  std::string trace;                                ///< the last events, a line each; only if asked for
 };
 
 /// Runs a cluster of real actors through `scenario`, one event at a time on the caller's thread: every choice
