@@ -79,6 +79,7 @@ Result<ClusterParts> parts_of(const ps::RunConfig& config) {
   if (!optimizer) return tl::unexpected<Error>(optimizer.error());
   parts.optimizer = std::move(*optimizer);
   parts.coordinator.layout = ps::layout_options(config);
+  parts.coordinator.layout.whole_layers = parts.optimizer->needs_whole_tensors();
   parts.coordinator.dealer = ps::dealer_options(config, data->train->size());
   parts.coordinator.clip_norm = config.train.clip_norm;
   parts.coordinator.skip_non_finite = config.train.on_nonfinite == ps::NonFinite::skip;

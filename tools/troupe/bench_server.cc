@@ -15,7 +15,8 @@ ps::Endpoint endpoint(ps::WorkerId worker) { return {ps::Role::worker, worker, 1
 }  // namespace
 
 BenchServer::BenchServer(size_t workers, size_t parcels, int64_t elements)
-    : gradients_(synthetic_gradients(synthetic_layers(parcels, elements))),
+    : parcels_(parcels),
+      gradients_(synthetic_gradients(synthetic_layers(workers * parcels, elements))),
       sequences_(workers, 1),
       transport_(std::make_shared<ps::MemoryTransport>()) {
   const std::vector<LayerSpec> layers = synthetic_layers(parcels, elements);
@@ -61,7 +62,7 @@ void BenchServer::push(ps::WorkerId worker, ps::ParcelId parcel, ps::Step step) 
   push.parcel = parcel;
   push.step = push.schedule_step = step;
   push.samples = 1;
-  push.gradients = {gradients_[parcel]};
+  push.gradients = {gradients_[worker * parcels_ + parcel]};
   send(worker, std::move(push));
 }
 

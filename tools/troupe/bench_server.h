@@ -33,8 +33,9 @@ class BenchServer {
   void received(const troupe::ps::Envelope& envelope);
   void send(troupe::ps::WorkerId worker, troupe::ps::Message body);
 
-  std::vector<troupe::Tensor> gradients_;              ///< by parcel
-  std::vector<troupe::ps::Sequence> sequences_;        ///< by worker
+  size_t parcels_;
+  std::vector<troupe::Tensor> gradients_;        ///< by worker, then parcel
+  std::vector<troupe::ps::Sequence> sequences_;  ///< by worker
   std::shared_ptr<troupe::ps::MemoryTransport> transport_;
   std::mutex mutex_;
   std::condition_variable there_;
