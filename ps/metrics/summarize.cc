@@ -1,6 +1,10 @@
 #include <troupe/ps/metrics/summarize.h>
 
+#include <algorithm>
 #include <set>
+
+#include <troupe/kernels/base/text.h>
+#include <troupe/ps/metrics/human.h>
 
 namespace troupe::ps {
 namespace {
@@ -71,6 +75,20 @@ RunSummary summarize(const RunResult& result, double seconds) {
     s.workers.push_back({static_cast<int64_t>(i), w.samples, w.pieces, w.compute_s, w.wait_s});
   }
   return s;
+}
+
+std::string server_line(const Layout& layout) {
+  std::vector<int64_t> bytes = bytes_by_server(layout);
+  std::string held;
+  if (bytes.size() <= 4) {
+    for (size_t i = 0; i < bytes.size(); ++i)
+      held += cat(i == 0 ? "" : i + 1 == bytes.size() ? " and " : ", ", human_bytes(bytes[i]));
+  } else {
+    const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+    held = cat(human_bytes(*least), " to ", human_bytes(*most));
+  }
+  return cat(bytes.size(), bytes.size() == 1 ? " server holds " : " servers hold ", held, "; fullest to mean ",
+             fixed(imbalance(layout), 2), "\n");
 }
 
 }  // namespace troupe::ps

@@ -13,4 +13,8 @@ RunSummary summarize(const RunResult& result, double seconds);
 /// The layers of a run of `workers` that has not begun: names, policies, sizes, servers, and what a step moves.
 std::vector<LayerSummary> layers_of(const Layout& layout, int64_t workers);
 
+/// How evenly the servers are loaded: "2 servers hold 1.1 MB and 1.0 MB; fullest to mean 1.03". Of many servers
+/// only the fullest and the emptiest are named.
+std::string server_line(const Layout& layout);
+
 }  // namespace troupe::ps

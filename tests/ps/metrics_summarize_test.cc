@@ -31,6 +31,12 @@ BOOST_AUTO_TEST_CASE(LayersShowTheirPolicyAndServers) {
   BOOST_TEST(layers[1].shards == 1);
 }
 
+BOOST_AUTO_TEST_CASE(TheFullestServerIsComparedWithTheMean) {
+  // fc1's two slices of 256 bytes lie on a server each, fc2's 64 bytes on one of them.
+  const std::string line = server_line(*two_layers());
+  BOOST_TEST(line == "2 servers hold 320 B and 256 B; fullest to mean 1.11\n");
+}
+
 BOOST_AUTO_TEST_CASE(SumsBecomeMeans) {
   RunResult result;
   result.samples = 1000;
