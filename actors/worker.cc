@@ -161,12 +161,17 @@ void run(Self self, const ps::Reduce& task) {
   self->state.all_reducer->all_reduce(
       task.gradient,
       [task, report = reporter(self), layer = self->state.parts.source->layers()[task.layer],
-       norm = self->state.computer->measure_norm](Status status, Tensor sum) {
+       judged = self->state.core->holds_pushes(), norm = self->state.computer->measure_norm](Status status, Tensor sum) {
         if (!status) {
           // Cancelled: another worker of the group ended, and the coordinator hears of that one.
           if (status.error().kind == ErrorKind::cancelled) return;
           report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
                                 status.error().message)});
+          return;
+        }
+        // Without a verdict to take, every worker has looked at its own gradient already.
+        if (!judged) {
+          report(ReduceDone{task.step, task.layer, std::move(sum), 0, true});
           return;
         }
         Stream stream;

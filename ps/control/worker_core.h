@@ -83,6 +83,8 @@ class WorkerCore {
 
   /// Weights of the step that runs, by layer; empty where they have not come. Copies may be held.
   const std::vector<Tensor>& weights() const { return weights_; }
+  /// The group decides on every step (clipping, skipping), so gradients wait for the whole backward pass.
+  bool holds_pushes() const { return options_.clip_norm > 0 || options_.skip_non_finite; }
   /// A layer's parameters by kind, for ApplyLocal.
   std::vector<Segment> segments(LayerId layer) const;
 
@@ -104,7 +106,6 @@ class WorkerCore {
   Endpoint server_of(ParcelId parcel) const;
   bool lowest() const;
   bool all_reduced() const;
-  bool holds_pushes() const { return options_.clip_norm > 0 || options_.skip_non_finite; }
   void send(Effects& out, Endpoint to, Message body) const;
   void to_coordinator(Effects& out, Message body) const { send(out, options_.coordinator, std::move(body)); }
 
