@@ -272,7 +272,9 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   const std::optional<Deal> next = upcoming(w);
   // What a lost worker had begun is completed first: some of its pushes may count already.
   slot.parked = !next || (!dealer_.repeats(w) && beyond_boundary(*next));
-  const bool idle = slot.parked && catches_up() && slot.next_step < furthest();
+  // The end of a recorded run that was stopped: idle steps, though there is more to train on.
+  const bool recorded_idle = replay_ && !replay_->empty() && replay_->front() == Dealt{w, true};
+  const bool idle = recorded_idle || (slot.parked && catches_up() && slot.next_step < furthest());
   if (slot.parked && !idle) return {};
   if (replay_) {
     if (replay_->empty() || replay_->front() != Dealt{w, idle}) return {};  // not its turn

@@ -16,13 +16,18 @@ ClusterParts parts_of(const std::vector<ps::Policy>& policies) {
   return parts;
 }
 
-std::pair<Trial, ps::Recording> record(ClusterParts parts) {
+std::shared_ptr<ps::Recording> record_into(ClusterParts& parts) {
   auto recording = std::make_shared<ps::Recording>();
   recording->events.resize(parts.coordinator.layout.servers);
   parts.record_dealt = [recording](const ps::CoordinatorCore::Dealt& dealt) { recording->dealt.push_back(dealt); };
   parts.record_event = [recording](ps::ServerId server, const ps::Shard::Event& event) {
     recording->events[server].push_back(event);
   };
+  return recording;
+}
+
+std::pair<Trial, ps::Recording> record(ClusterParts parts) {
+  const auto recording = record_into(parts);
   Trial trial = train(std::move(parts));
   return {std::move(trial), *recording};
 }
@@ -57,6 +62,30 @@ BOOST_AUTO_TEST_CASE(ARunWhosePoliciesChangeIsRepeatedBitForBit) {
   ClusterParts again = make();
   again.replay = recording;
   BOOST_TEST((train(std::move(again)).parameters() == first.parameters()));
+}
+
+BOOST_AUTO_TEST_CASE(ARunThatWasStoppedWhileAWorkerLaggedIsRepeatedUpToThere) {
+  auto held = std::make_shared<std::promise<void>>(), stopped = std::make_shared<std::promise<void>>();
+  auto begun = std::make_shared<std::atomic<int>>(0);
+  auto first = std::make_shared<std::atomic<bool>>(true);
+  Hooks hooks;
+  hooks.before_backward = [=](ps::WorkerId worker, const Batch&) {
+    if (worker > 0 && ++*begun == 6) held->set_value();  // both are as far ahead as kSsp lets them
+    if (worker == 0 && first->exchange(false)) stopped->get_future().wait();
+  };
+  ClusterParts parts = Bench{}.parts({16, 16, 16}, {kSsp}, hooks);
+  const auto recording = record_into(parts);
+  const auto lab = Lab::start(std::move(parts));
+  held->get_future().wait();
+  lab->run().stop();
+  stopped->set_value();
+  const Trial trial = Lab::finish(lab);
+  BOOST_TEST(std::count_if(recording->dealt.begin(), recording->dealt.end(), [](const auto& d) { return d.idle; }) > 0);
+
+  ClusterParts again = parts_of({kSsp});
+  again.coordinator.evaluate_every_epochs = 0;
+  again.replay = *recording;
+  BOOST_TEST((train(std::move(again)).parameters() == trial.parameters()));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
