@@ -11,6 +11,7 @@
 #include <troupe/ps/checkpoint/checkpoint_store.h>
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/config/resolved.h>
+#include <troupe/ps/config/setting.h>
 #include <troupe/ps/data/load_dataset.h>
 #include <troupe/ps/metrics/metrics_writer.h>
 #include <troupe/ps/metrics/run_folder.h>
@@ -172,6 +173,39 @@ class Reporter final : public RunObserver {
   ps::Histogram lag_;
   ps::Progress progress_;
 };
+
+/// What may be another in a replay: it changes neither the numbers nor which events there are.
+bool free_in_replay(const ps::Setting& setting) {
+  for (const char* table : {"run", "elastic", "metrics"})
+    if (setting.table() == table) return true;
+  for (const char* key : {"data.path", "checkpoint.keep", "checkpoint.at_end", "debug.record", "debug.slow_worker",
+                          "debug.slow_factor", "debug.slow_ms"})
+    if (std::string_view(setting.key) == key) return true;
+  return false;
+}
+
+std::string rules_text(const ps::RunConfig& config) {
+  ps::RunConfig rules;
+  rules.update = config.update;
+  return ps::resolved_toml(rules);
+}
+
+/// Another config has other events: waiting for the recorded ones might never end, or give other parameters.
+Status check_same_run(const ps::RunConfig& config, const ps::Sources& sources, const std::string& run) {
+  const auto recorded = ps::load_config_file(run + "/config.resolved.toml");
+  if (!recorded) return tl::unexpected<Error>(recorded.error());
+  const char* advice = ": a replay needs the settings of the run that it repeats; leave out what changes them";
+  for (const ps::Setting& setting : ps::all_settings()) {
+    if (setting.per_rule() || free_in_replay(setting)) continue;
+    const std::string before = ps::value_text(setting, recorded->config), now = ps::value_text(setting, config);
+    if (before != now)
+      return fail(ErrorKind::invalid, cat(setting.key, " = ", now, " (", sources.of(setting.key),
+                                          ") was ", before, " when it was recorded", advice));
+  }
+  if (rules_text(recorded->config) != rules_text(config))
+    return fail(ErrorKind::invalid, cat("[[update]] was another when it was recorded", advice));
+  return {};
+}
 
 SlowDown slow_down(const ps::DebugSection& debug) {
   const auto extra = std::chrono::microseconds(static_cast<int64_t>(debug.slow_ms * 1000));
@@ -343,6 +377,8 @@ Status Experiment::Impl::resume() {
 
 Status Experiment::Impl::read_recording() {
   if (options.replay.empty()) return {};
+  if (auto same = check_same_run(config, sources, options.replay); !same)
+    return fail(cat("cannot replay ", options.replay), same.error());
   auto recording = ps::read_recording(record_folder(options.replay), static_cast<uint32_t>(config.parallel.servers));
   if (!recording) return fail(cat("cannot replay ", options.replay), recording.error());
   parts.replay = std::move(*recording);

@@ -111,6 +111,19 @@ class Replay(Case):
         self.assertIn("record/server-0", done.stderr)
         self.assertNotIn("again", self.names())
 
+    def test_a_replay_under_other_settings_is_refused(self):
+        self.record("train.epochs=1")
+        for setting, was in {"parallel.workers=4": "3", "parallel.servers=1": "2", "train.seed=9": "1"}.items():
+            with self.subTest(setting):
+                done = self.troupe("train", "--replay", "recorded", "--run-dir", "again", "--set", setting,
+                                   *settings(["parallel.worker_batch=4,4,4,4"] if "workers" in setting else []))
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, rf"cannot replay recorded: {setting.split('=')[0]} = \d \(command line\) "
+                                              rf"was {was} when it was recorded")
+                self.assertNotIn("again", self.names())
+        done = self.troupe("train", "--replay", "recorded", "--run-dir", "again", "--set", "update=ssp(1)")
+        self.assertIn("[[update]] was another when it was recorded", done.stderr)
+
     def test_a_missing_run_is_named(self):
         for option in ("--replay", "--resume"):
             self.assert_refused(self.troupe("train", option, "nowhere"),

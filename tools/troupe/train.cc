@@ -228,7 +228,7 @@ void add_train(CLI::App& app, int& exit_code) {
       ->type_name("RUN");
   command->add_option("--replay", arguments->options.replay,
                       "Repeat this run, recorded with debug.record = true, bit for bit in a new folder, with\n"
-                      "CONFIG or the run's own config")
+                      "the run's own config or one that differs only in names and reports")
       ->type_name("RUN");
   command->callback([arguments, &exit_code] { exit_code = train(*arguments); });
 }
