@@ -13,7 +13,12 @@ class BlockingAllReducer final : public AllReducer {
 
   void all_reduce(Tensor values, std::function<void(Status, Tensor)> done) override {
     executor_->submit([this, values = std::move(values), done = std::move(done)]() mutable {
-      Status status = communicator_->all_reduce(values, values);
+      Status status;
+      try {
+        status = communicator_->all_reduce(values, values);
+      } catch (const std::exception& e) {
+        status = fail(ErrorKind::failed, e.what());
+      }
       done(std::move(status), std::move(values));
     });
   }

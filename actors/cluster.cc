@@ -26,9 +26,18 @@ class Cluster::Watch final : public RunObserver {
       if (result_) return;
       result_ = std::make_unique<ps::RunResult>(result);
     }
-    if (next_) next_->on_finished(result);
+    std::string thrown;
+    try {
+      if (next_) next_->on_finished(result);
+    } catch (const std::exception& e) {
+      thrown = e.what();
+    }
     std::lock_guard lock(mutex_);
-    heard_ = true;
+    if (!thrown.empty() && result_->outcome != ps::Outcome::failed) {
+      result_->outcome = ps::Outcome::failed;
+      result_->failure = "the observer of the run's end failed: " + thrown;
+    }
+    heard_ = true;  // whatever happened there: somebody may wait
     there_.notify_all();
   }
 
@@ -42,7 +51,7 @@ class Cluster::Watch final : public RunObserver {
 
   const ps::RunResult* result() {
     std::lock_guard lock(mutex_);
-    return result_.get();
+    return heard_ ? result_.get() : nullptr;
   }
   const ps::RunResult& wait() {
     std::unique_lock lock(mutex_);

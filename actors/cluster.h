@@ -9,7 +9,8 @@ namespace troupe {
 
 /// One run: a coordinator, its servers and workers, in the caller's actor system. This is the only place that
 /// knows how they are put together. It starts with `start` and is over when `result` is there; whoever
-/// destroys it earlier ends its actors. Several clusters may live in one system and process.
+/// destroys it earlier ends its actors. They end a little later: what `parts` refers to must last as long as
+/// the actor system. Several clusters may live in one system and process.
 class Cluster {
  public:
   /// Checks the parts and starts the actors. What is wrong with them is an error of kind `invalid`.

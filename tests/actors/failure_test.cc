@@ -141,6 +141,26 @@ BOOST_AUTO_TEST_CASE(ASourceOfAnotherModelFailsTheRunNamingTheLayer) {
   BOOST_TEST(says(trial.result.failure, "fc3"));
 }
 
+// ---- observers that throw ---------------------------------------------------------------------------------
+
+struct ThrowsAt : RunObserver {
+  explicit ThrowsAt(bool end) : end(end) {}
+  void on_step(const ps::StepReport&) override { if (!end) throw std::runtime_error("the plot is full"); }
+  void on_finished(const ps::RunResult&) override { if (end) throw std::runtime_error("the plot is full"); }
+  bool end;
+};
+
+BOOST_AUTO_TEST_CASE(AnObserverThatThrowsFailsTheRunAndNobodyWaitsForever) {
+  for (const bool end : {false, true}) {
+    ClusterParts parts = parts_of({kSync});
+    parts.observer = std::make_shared<ThrowsAt>(end);
+    const auto run = Run::start(std::move(parts)).value();
+    const ps::RunResult& result = run->wait();
+    BOOST_TEST((result.outcome == ps::Outcome::failed));
+    BOOST_TEST(says(result.failure, "the plot is full"));
+  }
+}
+
 // ---- gradients that are not finite ------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(NaNStopsTheRunNamingLayerWorkerAndStep) {
