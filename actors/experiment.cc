@@ -316,7 +316,8 @@ Status Experiment::Impl::choose_parts() {
   c.test_samples = data.test->size();
   c.clip_norm = config.train.clip_norm;
   c.skip_non_finite = config.train.on_nonfinite == ps::NonFinite::skip;
-  c.max_restarts = config.elastic.max_restarts;
+  // A recording knows of no restarts: a recorded run that loses a worker ends.
+  c.max_restarts = config.debug.record ? 0 : config.elastic.max_restarts;
 
   // Of the whole run, so that a resumed one goes on with the same schedule.
   auto dealer = ps::Dealer::make(c.dealer);

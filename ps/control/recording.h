@@ -10,7 +10,9 @@
 namespace troupe::ps {
 
 /// The order of everything that a run's result depends on under asynchronous policies: who was dealt work, and
-/// which pushes and reads each server took when. Data and seed are the config's.
+/// which pushes and reads each server took when. Data, seed and the steps at which policies change are the
+/// config's; what a program changes while a run goes on (Cluster::change_policies) is not in it, nor are
+/// actors that were lost and replaced: such a run cannot be repeated.
 struct Recording {
   std::vector<CoordinatorCore::Dealt> dealt;
   std::vector<std::vector<Shard::Event>> events;  ///< by server
