@@ -196,7 +196,7 @@ class Places(Refused):
 
 class NotANumber(Case):
     def test_stop_names_layer_worker_and_step(self):
-        for layer, mode in {"fc1": "sync", "fc2": "async"}.items():
+        for layer in ("fc1", "fc2"):  # one aggregated, one applied at once
             with self.subTest(layer):
                 done = self.train("update=fc1:sync,*:async", "debug.nan_at_step=3", "debug.nan_worker=1",
                                   f"debug.nan_layer={layer}", run=layer, exit_code=1)
