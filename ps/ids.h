@@ -15,7 +15,14 @@ using Sequence = uint64_t;     ///< numbers a worker's pushes to one server, fro
 using Generation = uint64_t;   ///< membership number; whoever has an older one is fenced out
 using Incarnation = uint32_t;  ///< tells an actor from its predecessor in the same slot, from 1
 
-enum class Role : uint8_t { coordinator, node, worker, server };
+enum class Role : uint8_t {
+  coordinator,
+  node,
+  worker,
+  server,
+  replica,  ///< of the server with the same index
+  client,   ///< a tool that asks: `troupe status`
+};
 
 /// Who sends or receives: one actor, not the slot it fills. A message to incarnation 1 of server 0 never
 /// reaches incarnation 2.
@@ -32,6 +39,8 @@ inline const char* name_of(Role role) {
     case Role::node: return "node";
     case Role::worker: return "worker";
     case Role::server: return "server";
+    case Role::replica: return "replica of server";
+    case Role::client: return "client";
   }
   return "?";
 }

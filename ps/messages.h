@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,9 @@
 ///
 /// Every message may be lost, doubled, delayed and overtaken. What makes that safe is named beside each.
 namespace troupe::ps {
+
+struct Envelope;
+struct ShardImage;
 
 // ---- worker <-> server ---------------------------------------------------------------------------------
 
@@ -85,6 +89,7 @@ struct Membership {
   Generation generation = 0;
   std::vector<Incarnation> workers;  ///< by slot; 0: empty slot
   std::vector<Incarnation> servers;
+  std::vector<Incarnation> replicas;  ///< by server; 0, or a shorter list: none
   std::shared_ptr<const Layout> layout;
   /// Set when everything stood still as the generation began (start, resume, policy change): all clocks and
   /// sync versions continue from this step.
@@ -212,14 +217,112 @@ struct DownAck {
 /// Start this actor in its slot. Idempotent by incarnation.
 struct Spawn {
   Endpoint who;
+  /// A server that goes on from the replica of its shard, which this node holds; the replica ends.
+  std::optional<Endpoint> takes_over;
+  /// A server that goes on from here; null: from its store or its first parameters.
+  std::shared_ptr<const ShardImage> image;
 };
 struct SpawnAck {
   Endpoint who;
 };
 
+// ---- node <-> coordinator: joining, staying, leaving --------------------------------------------------------------
+
+/// Where a process is reached.
+struct NodeAddress {
+  uint32_t node = 0;          ///< index of its node endpoint; unused in Hello
+  std::string address;        ///< "tcp://10.0.0.7:41234", as peers reach it; empty: only over links it made itself
+  std::string public_key;     ///< CurveZMQ, Z85, 40 characters; empty: the run has no keys
+  std::string host;           ///< equal on processes that can share memory; empty: shares with nobody
+};
+
+/// "I want to be part of the run": the first message of a process. Its sender is a node endpoint of index
+/// kUnassigned and a random incarnation, by which the answer finds it. Sent again until answered.
+inline constexpr uint32_t kUnassigned = 0xffffffff;
+struct Hello {
+  std::string name;           ///< for people: "host:pid"
+  NodeAddress address;
+  bool takes_workers = true, takes_servers = true;
+  int64_t place = -1;         ///< the launcher's number for it, by which slots are shared out; -1: none
+};
+/// The process is node `node` of the run; everything it needs to prepare. Idempotent.
+struct Welcome {
+  Endpoint node;              ///< its endpoint from now on
+  std::string config;         ///< the run's resolved TOML
+  std::string resume_from;    ///< checkpoint that the run began from; empty: none
+  int64_t lease_ms = 0;       ///< whoever is not heard of for so long is taken for dead
+};
+/// The process is not wanted: another run, protocol, key or config, or no slot will be free. It ends with this text.
+struct Rejected {
+  std::string reason;
+};
+/// What the node made of the config, to be compared with the run's before it gets a slot. Sent again until a
+/// HeartbeatAck or Rejected comes.
+struct Ready {
+  std::vector<LayerSpec> layers;
+  int64_t train_samples = 0, test_samples = 0;
+  std::string config_hash;    ///< of its own config file, where it was started with one; else empty
+};
+/// "I am alive", every third of the lease.
+struct Heartbeat {
+  uint64_t number = 0;
+  int64_t queued_messages = 0, queued_bytes = 0;  ///< waiting in its transport
+  int64_t refused_frames = 0;                     ///< from peers that sent garbage
+};
+struct HeartbeatAck {
+  uint64_t number = 0;
+};
+/// Who is reached where. The highest version wins; sent before what depends on it.
+struct Routes {
+  struct Place {
+    Endpoint who;
+    uint32_t node = 0;
+  };
+  uint64_t version = 0;
+  std::vector<NodeAddress> nodes;
+  std::vector<Place> places;
+};
+/// The process was asked to go (SIGTERM): move what it holds elsewhere. Sent again until Finish comes.
+struct Leave {};
+
+// ---- a server and the replica of its shard ----------------------------------------------------------------------------
+
+/// One event of a shard, as its store holds it, for its replica (endpoint: Role::replica, the server's index). Events count from 1 a
+/// server incarnation; index 0 begins it, with the shard's image. Sent again until acknowledged.
+struct Replicate {
+  uint64_t index = 0;
+  std::shared_ptr<const Envelope> event;   ///< null for index 0
+  std::shared_ptr<const ShardImage> image;  ///< only with index 0
+};
+/// The replica holds everything up to `index`.
+struct ReplicateAck {
+  uint64_t index = 0;
+};
+
+/// The replica holds an image of this server incarnation and all that followed. To the coordinator; sent again
+/// until acknowledged.
+struct Synced {
+  Endpoint server;
+};
+struct SyncedAck {
+  Endpoint server;
+};
+
+// ---- tools -> coordinator -----------------------------------------------------------------------------------------------
+
+/// `troupe status`: answered with a JSON object.
+struct StatusRequest {};
+struct StatusReply {
+  std::string json;
+};
+/// `troupe stop`: ends the run at the next step boundary, with a checkpoint. Answered with a StatusReply.
+struct StopRequest {};
+
 using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,
                              WorkDone, WorkDoneAck, Partial, Verdict, Snapshot, SnapshotReply, Install, InstallAck,
-                             StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck>;
+                             StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck, Hello, Welcome, Rejected,
+                             Ready, Heartbeat, HeartbeatAck, Routes, Leave, Replicate, ReplicateAck, Synced,
+                             SyncedAck, StatusRequest, StatusReply, StopRequest>;
 
 /// One message on its way. `generation` is the sender's: a receiver that knows a newer one does not obey.
 struct Envelope {

@@ -203,7 +203,9 @@ class NotANumber(Case):
                 self.assertRegex(done.stderr, rf"\Aerror: coordinator: the gradient of layer {layer} on worker 1 in step 3 "
                                               r"holds NaN or Inf; .*train\.on_nonfinite.*\n\Z")
                 summary = self.summary(layer)
-                self.assertEqual((summary["outcome"], summary["exit_code"], summary["steps"]), ("failed", 1, 3))
+                self.assertEqual((summary["outcome"], summary["exit_code"]), ("failed", 1))
+                # The other worker's report of step 2 may have been on its way when the run ended.
+                self.assertIn(summary["steps"], (2, 3))
                 self.assertIn(f"layer {layer} on worker 1 in step 3", summary["error"])
 
     def test_stop_works_under_every_policy(self):

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <troupe/kernels/base/result.h>
+#include <troupe/ps/messages.h>
+
+/// Envelopes as bytes. The format is schema.capnp; this is the only code that knows it.
+namespace troupe::ps::wire {
+
+inline constexpr uint16_t kProtocolVersion = 1;
+
+/// Which run a message belongs to, random; 0: none yet (Hello, tools).
+using RunId = uint64_t;
+
+/// A message on its way: `head` is the Cap'n Proto envelope, with the description of every payload (shape, dtype,
+/// length, checksum); payloads are the tensors' own bytes, not copied.
+struct Frames {
+  std::vector<std::byte> head;
+  std::vector<Tensor> payloads;
+};
+
+/// Never fails: whatever can be said can be encoded. Thread-safe.
+Frames encode(const Envelope& envelope, RunId run);
+
+struct DecodeLimits {
+  size_t max_head_bytes = 16 << 20;
+  size_t max_payload_bytes = size_t{1} << 32;  ///< of one message, all payloads together
+  RunId run = 0;                               ///< 0: any; else another run's message is refused
+  bool check_payloads = true;                  ///< false where memory is shared and was never on a wire
+};
+
+/// What came in. `payloads` are u8 tensors over the received memory; the envelope's tensors view them where they
+/// are aligned as their element type needs and are copied to aligned memory where not. Anything that does not
+/// fit (sizes, ids, shapes, dtypes, checksums, another protocol version or run) is an error that says what; nothing that
+/// a peer sends ends in a check, and no memory is taken for what it merely declares. Thread-safe.
+Result<Envelope> decode(std::span<const std::byte> head, std::vector<Tensor> payloads, const DecodeLimits& limits);
+
+/// One self-contained block of bytes, for files: head, payloads and their lengths.
+std::vector<std::byte> pack(const Envelope& envelope, RunId run);
+Result<Envelope> unpack(std::span<const std::byte> block, const DecodeLimits& limits);
+
+}  // namespace troupe::ps::wire
