@@ -89,11 +89,11 @@ struct Membership {
   Generation generation = 0;
   std::vector<Incarnation> workers;  ///< by slot; 0: empty slot
   std::vector<Incarnation> servers;
-  std::vector<Incarnation> replicas;  ///< by server; 0, or a shorter list: none
   std::shared_ptr<const Layout> layout;
   /// Set when everything stood still as the generation began (start, resume, policy change): all clocks and
   /// sync versions continue from this step.
   std::optional<Step> rebase;
+  std::vector<Incarnation> replicas;  ///< by server; 0, or a shorter list: none
 };
 struct MembershipAck {};
 
