@@ -248,6 +248,7 @@ struct Hello {
 /// The process is node `node` of the run; everything it needs to prepare. Idempotent.
 struct Welcome {
   Endpoint node;              ///< its endpoint from now on
+  uint64_t run = 0;           ///< names the run: frames of others are refused from now on
   std::string config;         ///< the run's resolved TOML
   std::string resume_from;    ///< checkpoint that the run began from; empty: none
   int64_t lease_ms = 0;       ///< whoever is not heard of for so long is taken for dead
@@ -268,6 +269,7 @@ struct Heartbeat {
   uint64_t number = 0;
   int64_t queued_messages = 0, queued_bytes = 0;  ///< waiting in its transport
   int64_t refused_frames = 0;                     ///< from peers that sent garbage
+  uint64_t routes = 0;                            ///< newest version that it knows
 };
 struct HeartbeatAck {
   uint64_t number = 0;
@@ -282,8 +284,11 @@ struct Routes {
   std::vector<NodeAddress> nodes;
   std::vector<Place> places;
 };
-/// The process was asked to go (SIGTERM): move what it holds elsewhere. Sent again until Finish comes.
-struct Leave {};
+/// The process wants to go (SIGTERM): what it holds is moved elsewhere. Sent again until Finish comes. Once its own
+/// actors have ended after a Finish, it says so with `gone`, and is not waited for any more.
+struct Leave {
+  bool gone = false;
+};
 
 // ---- a server and the replica of its shard ----------------------------------------------------------------------------
 
