@@ -31,6 +31,24 @@ std::vector<std::string> names_of(const std::vector<LayerSpec>& layers) {
   return names;
 }
 
+// No collective reaches beyond a process: there the servers add up, which gives the same numbers.
+std::vector<Policy> over_processes(std::vector<Policy> policies) {
+  for (Policy& policy : policies)
+    if (policy.mode == Mode::all_reduce) policy = Policy{Mode::sync, 0};
+  return policies;
+}
+
+RosterOptions roster_options(const CoordinatorOptions& options) {
+  RosterOptions roster = options.roster;
+  roster.local = options.node;
+  roster.workers = static_cast<uint32_t>(options.dealer.worker_batch.size());
+  roster.servers = options.layout.servers;
+  roster.layers = options.layers;
+  roster.train_samples = options.dealer.train_samples;
+  roster.test_samples = options.test_samples;
+  return roster;
+}
+
 bool lockstep(const std::vector<Policy>& policies) {
   return std::any_of(policies.begin(), policies.end(), [](const Policy& p) { return p.lockstep(); });
 }
@@ -55,6 +73,7 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
       changes.erase(changes.begin());
     }
   }
+  if (options.roster.nodes > 0) options.policies = over_processes(std::move(options.policies));
   options.dealer.lockstep = lockstep(options.policies);
   auto dealer = Dealer::make(options.dealer, options.resume);
   if (!dealer) return tl::unexpected<Error>(dealer.error());
@@ -63,7 +82,10 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
 }
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start)
-    : options_(std::move(options)), dealer_(std::move(dealer)), slots_(options_.dealer.worker_batch.size()) {
+    : options_(std::move(options)),
+      dealer_(std::move(dealer)),
+      roster_(roster_options(options_)),
+      slots_(options_.dealer.worker_batch.size()) {
   membership_.workers.assign(slots_.size(), 1);
   membership_.servers.assign(options_.layout.servers, 1);
   membership_.layout =
@@ -83,9 +105,84 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
 
 CoordinatorCore::Effects CoordinatorCore::start() {
   Effects out;
-  for (ServerId s = 0; s < membership_.servers.size(); ++s) spawning_.insert(server(s));
-  for (WorkerId w = 0; w < slots_.size(); ++w) spawning_.insert(worker(w));
-  for (const Endpoint& who : spawning_) send(out, options_.node, Spawn{who});
+  if (roster_.complete()) begin(out);
+  return finish(std::move(out));
+}
+
+void CoordinatorCore::begin(Effects& out) {
+  begun_ = true;
+  roster_.place_all();
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) spawn(out, server(s));
+  for (WorkerId w = 0; w < slots_.size(); ++w) spawn(out, worker(w));
+}
+
+void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over) {
+  const Spawn& order = spawning_[who] = Spawn{who, takes_over, nullptr};
+  routes_changed_ = true;
+  const auto home = roster_.home(who.role, who.index);
+  if (home && roster_.knows(*home) && !roster_.leaving(*home)) {
+    send(out, *home, order);
+    return;
+  }
+  roster_.vacate(who.role, who.index);
+  homeless_.insert(who);
+  place_homeless(out);
+}
+
+void CoordinatorCore::place_homeless(Effects& out) {
+  for (auto it = homeless_.begin(); it != homeless_.end();) {
+    const Endpoint who = *it++;
+    const auto home = roster_.place(who.role, who.index);
+    if (!home) continue;
+    homeless_.erase(who);
+    routes_changed_ = true;
+    if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
+    send(out, *home, spawning_.at(who));
+  }
+}
+
+std::vector<Routes::Place> CoordinatorCore::places() const {
+  std::vector<Routes::Place> places;
+  const auto add = [&](const Endpoint& who) {
+    if (const auto home = roster_.home(who.role, who.index)) places.push_back({who, home->index});
+  };
+  for (WorkerId w = 0; w < slots_.size(); ++w) add(worker(w));
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) add(server(s));
+  return places;
+}
+
+void CoordinatorCore::take(Effects& out, Roster::Effects effects) {
+  for (auto& [to, body] : effects.say) send(out, to, std::move(body));
+  for (std::string& event : effects.events) out.events.push_back(std::move(event));
+  routes_changed_ = routes_changed_ || effects.changed || !effects.lost.empty();
+  if (phase_ == Phase::ended) return;
+  if (!effects.failure.empty()) return fail_run(out, std::move(effects.failure));
+  for (const auto& [node, reason] : effects.lost) lost_node(out, node, reason);
+  if (!begun_ && roster_.complete()) begin(out);
+  if (begun_ && phase_ != Phase::ended) place_homeless(out);
+}
+
+void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::string& reason) {
+  const std::string why = cat(roster_.describe(node), ": ", reason);
+  const auto slots = roster_.slots_of(node);
+  if (slots.empty()) out.events.push_back(cat("lost ", why));
+  for (const auto& [role, index] : slots) {
+    roster_.vacate(role, index);
+    if (phase_ == Phase::ended) return;
+    if (role == Role::worker) lost_worker(out, index, why);
+    else lost_server(out, index, why);
+  }
+}
+
+// Routes come first: whatever is sent may need them on its way back.
+CoordinatorCore::Effects CoordinatorCore::finish(Effects out) {
+  if (!routes_changed_ || roster_.local()) return out;
+  routes_changed_ = false;
+  out.routes = roster_.next_routes(places());
+  Outbox first;
+  for (const Endpoint& node : roster_.ready())
+    first.push_back({options_.self, node, membership_.generation, *out.routes});
+  out.send.insert(out.send.begin(), std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
   return out;
 }
 
@@ -148,10 +245,10 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
   waiting_.erase(w);
   out.events.push_back(cat(what, "; starting it again (", result_.worker_restarts, " of ", options_.max_restarts, ")"));
   spawning_.erase(worker(w));
+  homeless_.erase(worker(w));
   unacknowledged_.clear();  // a generation keeps its members: the next one is on its way
   ++membership_.workers[w];
-  spawning_.insert(worker(w));
-  send(out, options_.node, Spawn{worker(w)});
+  spawn(out, worker(w));
 }
 
 void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& reason) {
@@ -163,10 +260,10 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   ++result_.server_restarts;
   out.events.push_back(cat("server ", s, " ended: ", reason, "; starting it again from its store"));
   spawning_.erase(server(s));
+  homeless_.erase(server(s));
   unacknowledged_.clear();
   ++membership_.servers[s];
-  spawning_.insert(server(s));
-  send(out, options_.node, Spawn{server(s)});
+  spawn(out, server(s));
 }
 
 void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
@@ -177,7 +274,8 @@ bool CoordinatorCore::current(const Endpoint& who) const {
   switch (who.role) {
     case Role::worker: return who.index < slots_.size() && worker(who.index) == who;
     case Role::server: return who.index < membership_.servers.size() && server(who.index) == who;
-    default: return who == options_.node;
+    case Role::node: return roster_.knows(who);
+    default: return false;
   }
 }
 
@@ -185,18 +283,24 @@ bool CoordinatorCore::current(const Endpoint& who) const {
 
 CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
   Effects out;
+  if (answer_client(out, envelope)) return finish(std::move(out));
+  if (envelope.from.role == Role::node && !roster_.local()) {
+    Roster::Effects heard;
+    roster_.handle(heard, envelope, places());
+    take(out, std::move(heard));
+  }
   if (!current(envelope.from)) {
     // A predecessor that does not know that it was replaced.
     if (std::holds_alternative<WorkRequest>(envelope.body)) send(out, envelope.from, Finish{});
-    return out;
+    return finish(std::move(out));
   }
   if (const auto* m = std::get_if<Down>(&envelope.body)) {
     on(out, envelope, *m);
-    return out;
+    return finish(std::move(out));
   }
   if (phase_ == Phase::ended) {
-    if (envelope.from.role != Role::node) send(out, envelope.from, Finish{});
-    return out;
+    if (envelope.from.role != Role::node || !roster_.local()) send(out, envelope.from, Finish{});
+    return finish(std::move(out));
   }
   if (const auto* m = std::get_if<MembershipAck>(&envelope.body)) on(out, envelope, *m);
   else if (const auto* m = std::get_if<WorkRequest>(&envelope.body)) on(out, envelope, *m);
@@ -207,7 +311,50 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
   else if (const auto* m = std::get_if<SpawnAck>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<Fault>(&envelope.body)) fail_run(out, m->what);
   settle(out);
-  return out;
+  return finish(std::move(out));
+}
+
+bool CoordinatorCore::answer_client(Effects& out, const Envelope& envelope) {
+  if (envelope.from.role != Role::client) return false;
+  if (std::holds_alternative<StopRequest>(envelope.body)) {
+    request_stop(out);
+  } else if (!std::holds_alternative<StatusRequest>(envelope.body)) {
+    return true;
+  }
+  send(out, envelope.from, StatusReply{status_json(status())});
+  return true;
+}
+
+RunStatus CoordinatorCore::status() const {
+  RunStatus s;
+  s.phase = !begun_                      ? "waiting for nodes"
+            : phase_ == Phase::ended     ? "ended"
+            : !spawning_.empty()         ? "waiting for actors"
+            : phase_ == Phase::joining   ? "joining"
+            : phase_ == Phase::duties    ? "at a step boundary"
+            : stopping_                  ? "stopping"
+                                         : "running";
+  if (!begun_) s.waits_for = roster_.missing();
+  for (const auto& [who, order] : spawning_) s.waits_for += cat(s.waits_for.empty() ? "" : ", ", who);
+  s.generation = membership_.generation;
+  s.step = result_.steps;
+  s.total_steps = std::max(dealer_.total_steps(), s.step);
+  s.epoch = dealer_epoch();
+  s.samples = result_.samples;
+  s.worker_restarts = result_.worker_restarts;
+  s.server_restarts = result_.server_restarts;
+  s.checkpoints = result_.checkpoints_written;
+  roster_.describe_to(s);
+  const auto node_of = [&](Role role, uint32_t index) {
+    const auto home = roster_.home(role, index);
+    return home ? static_cast<int64_t>(home->index) : int64_t{-1};
+  };
+  for (WorkerId w = 0; w < slots_.size(); ++w)
+    s.workers.push_back({w, node_of(Role::worker, w), slots_[w].next_step, furthest() - slots_[w].next_step,
+                         static_cast<int64_t>(slots_[w].outstanding.size())});
+  for (ServerId v = 0; v < membership_.servers.size(); ++v)
+    s.servers.push_back({v, node_of(Role::server, v), node_of(Role::replica, v)});
+  return s;
 }
 
 // After every event: deals what can be dealt and notices a boundary.
@@ -413,6 +560,7 @@ void CoordinatorCore::plan_duties() {
     evaluate = evaluate || deal->range.epoch >= next_evaluation_;
     if (!options_.changes.empty() && deal->schedule_step >= options_.changes.front().step) {
       new_policies_ = *resolve_policies(names_of(options_.layers), options_.changes.front().rules);
+      if (!roster_.local()) new_policies_ = over_processes(std::move(*new_policies_));
       options_.changes.erase(options_.changes.begin());
       change = true;
     }
@@ -529,7 +677,7 @@ CoordinatorCore::Effects CoordinatorCore::checkpoint_written(const Status& statu
   }
   if (phase_ == Phase::duties && duties_.front() == Duty::await_writes && writing_ == 0) next_duty(out);
   settle(out);
-  return out;
+  return finish(std::move(out));
 }
 
 void CoordinatorCore::apply_policy_change(Effects& out) {
@@ -634,11 +782,16 @@ void CoordinatorCore::decide(Effects& out, Step step) {
 
 CoordinatorCore::Effects CoordinatorCore::stop() {
   Effects out;
-  if (phase_ == Phase::ended || stopping_) return out;
+  request_stop(out);
+  return finish(std::move(out));
+}
+
+void CoordinatorCore::request_stop(Effects& out) {
+  if (phase_ == Phase::ended || stopping_) return;
+  if (!begun_) return fail_run(out, cat("stopped before it began: ", roster_.missing()));
   stopping_ = true;
   stop_step_ = furthest();
   settle(out);
-  return out;
 }
 
 Result<CoordinatorCore::Effects> CoordinatorCore::change_policies(const std::vector<UpdateRule>& rules) {
@@ -646,10 +799,11 @@ Result<CoordinatorCore::Effects> CoordinatorCore::change_policies(const std::vec
   if (!policies) return tl::unexpected<Error>(policies.error());
   Effects out;
   if (phase_ == Phase::ended) return out;
+  if (!roster_.local()) *policies = over_processes(std::move(*policies));
   new_policies_ = std::move(*policies);
   stop_step_ = furthest();
   settle(out);
-  return out;
+  return finish(std::move(out));
 }
 
 CoordinatorCore::Effects CoordinatorCore::fail_run(std::string why) {
@@ -672,6 +826,8 @@ void CoordinatorCore::end(Effects& out, Outcome outcome) {
   if (!epoch_stats_.empty()) result_.last_epoch = epoch_stats_.rbegin()->second;
   send_servers(out, Finish{});
   for (WorkerId w = 0; w < slots_.size(); ++w) send(out, worker(w), Finish{});
+  if (!roster_.local())
+    for (const Endpoint& node : roster_.ready()) send(out, node, Finish{});
   out.finished = result_;
 }
 
@@ -679,15 +835,22 @@ void CoordinatorCore::end(Effects& out, Outcome outcome) {
 
 CoordinatorCore::Effects CoordinatorCore::tick() {
   Effects out;
+  Roster::Effects overdue;
+  roster_.tick(overdue);
+  take(out, std::move(overdue));
   if (phase_ == Phase::ended) {
     send_servers(out, Finish{});
     for (WorkerId w = 0; w < slots_.size(); ++w) send(out, worker(w), Finish{});
-    return out;
+    if (!roster_.local())
+      for (const Endpoint& node : roster_.ready()) send(out, node, Finish{});
+    return finish(std::move(out));
   }
   for (const Endpoint& who : unacknowledged_) send(out, who, membership_);
-  for (const Endpoint& who : spawning_) send(out, options_.node, Spawn{who});
+  for (const auto& [who, order] : spawning_)
+    if (const auto home = roster_.home(who.role, who.index)) send(out, *home, order);
   repeat_requests(out);
-  return out;
+  settle(out);
+  return finish(std::move(out));
 }
 
 void CoordinatorCore::repeat_requests(Effects& out) const {

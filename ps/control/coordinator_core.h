@@ -8,15 +8,20 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/control/roster.h>
 #include <troupe/ps/control/run_result.h>
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/messages.h>
+#include <troupe/ps/metrics/run_status.h>
 
 namespace troupe::ps {
 
 struct CoordinatorOptions {
   Endpoint self{Role::coordinator, 0, 1};
-  Endpoint node{Role::node, 0, 1};
+  Endpoint node{Role::node, 0, 1};          ///< of a run in one process
+  RosterOptions roster;                     ///< `nodes` and what is told to them; the rest is filled in
+  OnLoss on_loss = OnLoss::restart;
+  int64_t min_workers = 1;                  ///< with OnLoss::shrink the run ends below
   std::vector<LayerSpec> layers;
   std::vector<Policy> policies;             ///< by layer
   LayoutOptions layout;
@@ -26,7 +31,8 @@ struct CoordinatorOptions {
   bool checkpoint_at_end = true;
   int64_t evaluate_every_epochs = 0;        ///< 0: only at the end
   int64_t test_samples = 0;                 ///< 0: never evaluated
-  std::vector<PolicyChange> changes;        ///< ascending steps
+  std::vector<PolicyChange> changes;        ///< ascending steps. Over several processes all_reduce means
+                                            ///< sync: servers add up what no collective reaches
   double clip_norm = 0;
   bool skip_non_finite = false;
   int64_t max_restarts = 0;                 ///< of lost workers, all together
@@ -61,6 +67,7 @@ class CoordinatorCore {
     std::vector<EvaluationReport> evaluations;
     std::vector<CheckpointRequest> checkpoints;
     std::vector<std::string> events;        ///< for the log, a sentence each
+    std::optional<Routes> routes;           ///< for the coordinator's own transport, before anything is sent
     std::optional<RunResult> finished;      ///< once
   };
 
@@ -70,6 +77,14 @@ class CoordinatorCore {
   /// Has the actors of all slots started; when they are there, everybody is invited.
   Effects start();
   Effects handle(const Envelope& envelope);
+  /// The connection to a node broke.
+  void link_lost(uint32_t node) { roster_.link_lost(node); }
+  /// Said before every call: the coordinator's clock. Any origin; it does not go back.
+  void set_now_ms(int64_t now) { roster_.set_now_ms(now); }
+  /// For `troupe status`.
+  RunStatus status() const;
+  /// Nobody is left who has to hear that the run is over.
+  bool all_gone() const { return phase_ == Phase::ended && roster_.all_gone(); }
   /// The last CheckpointRequest not yet answered for is on disk, or not.
   Effects checkpoint_written(const Status& status);
   /// Ends the run at the next step boundary, with a checkpoint.
@@ -114,6 +129,16 @@ class CoordinatorCore {
   void on(Effects& out, const Envelope& envelope, const StatsReply& reply);
   void on(Effects& out, const Envelope& envelope, const Down& down);
   void on(Effects& out, const SpawnAck& ack);
+  bool answer_client(Effects& out, const Envelope& envelope);
+  void request_stop(Effects& out);
+
+  void take(Effects& out, Roster::Effects effects);
+  void begin(Effects& out);
+  void lost_node(Effects& out, const Endpoint& node, const std::string& reason);
+  void spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over = {});
+  void place_homeless(Effects& out);
+  std::vector<Routes::Place> places() const;
+  Effects finish(Effects out);
 
   bool current(const Endpoint& who) const;
   Endpoint worker(WorkerId w) const { return {Role::worker, w, membership_.workers[w]}; }
@@ -160,7 +185,11 @@ class CoordinatorCore {
   Membership membership_;
   std::set<Endpoint> unacknowledged_;       ///< of the membership
   bool workers_invited_ = false;            ///< servers first: a worker never knows a generation before them
-  std::set<Endpoint> spawning_;
+  Roster roster_;
+  bool begun_ = false;
+  bool routes_changed_ = false;
+  std::map<Endpoint, Spawn> spawning_;      ///< said, or to be said once there is a node for it
+  std::set<Endpoint> homeless_;             ///< those of them that wait for a node
   std::vector<Slot> slots_;
   std::set<WorkerId> waiting_;              ///< asked for their next piece of work
   int64_t outstanding_ = 0;                 ///< pieces of work dealt and not done, of all workers
