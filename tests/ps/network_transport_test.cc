@@ -53,7 +53,8 @@ struct Pair {
 /// One of every kind, with all that is optional in it.
 std::vector<Message> every_kind() {
   const SliceState slice{2, ramp(16), {ramp(16, 5)}, 9};
-  auto layout = std::make_shared<Layout>(make_layout({{"fc1", 64, {}}, {"fc2", 32, {}}}, {Policy{}, Policy{}}, {}));
+  const std::vector<LayerSpec> layers = {{"fc1", 64, {{"fc1.weight", {8, 8}}}}, {"fc2", 32, {{"fc2.weight", {32}}}}};
+  auto layout = std::make_shared<Layout>(make_layout(layers, {Policy{}, Policy{}}, {}));
   Membership membership;
   membership.generation = 4;
   membership.workers = {1, 2};
@@ -73,7 +74,7 @@ std::vector<Message> every_kind() {
           Verdict{1, true, 0.5}, Snapshot{1}, SnapshotReply{1, {slice, slice}}, Install{1, {slice}}, InstallAck{1},
           StatsRequest{1}, StatsReply{1, {LayerCounters{}}, 1, 2, 3}, Fault{"broken"}, Finish{}, Down{kWorker, "why"},
           DownAck{kWorker}, Spawn{kServer, Endpoint{Role::replica, 0, 1}, image}, SpawnAck{kServer},
-          Hello{"host:1", {1, "tcp://127.0.0.1:1", "", "h"}, true, false, 3}, Welcome{{Role::node, 1, 1}, "a = 1", "", 500},
+          Hello{"host:1", {1, "tcp://127.0.0.1:1", "", "h"}, true, false, 3}, Welcome{{Role::node, 1, 1}, 9, "a = 1", "", 500},
           Rejected{"no"}, Ready{layout->layers, 10, 20, "ab"}, Heartbeat{1, 2, 3, 4}, HeartbeatAck{1},
           Routes{3, {{1, "tcp://127.0.0.1:1", "", "h"}}, {{kServer, 1}}}, Leave{},
           Replicate{1, std::make_shared<const Envelope>(push(ramp(64))), nullptr}, Replicate{0, nullptr, image},
@@ -82,7 +83,9 @@ std::vector<Message> every_kind() {
 
 void send_every_kind(const std::string& listen_worker, const std::string& listen_server) {
   Inbox inbox;
-  auto worker = open({.listen = listen_worker}), server = open({.listen = listen_server});
+  std::string refused;
+  auto worker = open({.listen = listen_worker});
+  auto server = open({.listen = listen_server, .on_refused = [&](const Refusal& r) { refused = r.detail; }});
   server->attach(kServer, inbox.sink());
   connect({{worker, {kWorker}}, {server, {kServer}}});
   size_t count = 0;
@@ -90,7 +93,7 @@ void send_every_kind(const std::string& listen_worker, const std::string& listen
     const Envelope sent{kWorker, kServer, 7, message};
     worker->send(sent);
     const auto all = inbox.wait(++count);
-    BOOST_REQUIRE_EQUAL(all.size(), count);
+    BOOST_REQUIRE_MESSAGE(all.size() == count, name_of(message) << ": " << refused);
     BOOST_TEST_CONTEXT(name_of(message)) {
       const auto before = wire::encode(sent, 0), after = wire::encode(*all.back(), 0);
       BOOST_TEST((before.head == after.head));  // checksums of the tensors included
@@ -234,6 +237,7 @@ BOOST_AUTO_TEST_CASE(OlderRoutesAreIgnored) {
 BOOST_AUTO_TEST_CASE(WhatWaitsForANodeThatVanishedIsDropped) {
   TempFolder folder;
   auto worker = open();
+  worker->set_self(0);
   worker->set_routes(routes_of({{worker->address(), {}}, {{1, "ipc://" + folder / "nobody", "", ""}, {kServer}}}, 1));
   worker->send(push(ramp(100)));
   worker->set_routes(routes_of({{worker->address(), {}}}, 2));
