@@ -26,10 +26,11 @@ constexpr size_t kReturnPaths = 4096;
 Status check_listen(const NetworkOptions& options) {
   if (options.listen.empty() || is_ipc(options.listen)) return {};
   if (const auto tcp = parse_tcp(options.listen); !tcp) return tl::unexpected(tcp.error());
-  if (is_local(options.listen) || options.insecure_network) return {};
+  if (is_local(options.listen) || options.keys || options.insecure_network) return {};
   return fail(ErrorKind::invalid, cat("will not listen on ", options.listen,
                                       ": whoever reaches that address could join, read and change the model; listen on "
-                                      "127.0.0.1, or allow it with --insecure-network on a network that you trust"));
+                                      "127.0.0.1, give the run keys (troupe keys DIR), or allow it with "
+                                      "--insecure-network on a network that you trust"));
 }
 
 /// What peers are told; `bound` has the port that the system chose.
@@ -58,6 +59,8 @@ const char* name_of(RefusalReason reason) {
     case RefusalReason::other_run: return "other run";
     case RefusalReason::too_long: return "too long";
     case RefusalReason::handshake: return "handshake";
+    case RefusalReason::key: return "unknown key";
+    case RefusalReason::role: return "role that the key may not have";
   }
   return "?";
 }
@@ -69,6 +72,14 @@ struct NetworkTransport::State {
   void changed(Link& link, Link::Event event);
   void refuse(const Incoming& message, RefusalReason reason, std::string detail);
   void refuse_undecoded(const Incoming& message, const std::string& why);
+  /// Without keys everybody is who he says he is.
+  bool knows_key(const NodeAddress& node) const {
+    return !options.keys || is_ipc(node.address) || options.keys->allowed.contains(node.public_key);
+  }
+  /// Over ipc the file system decides who connects, and there are no keys.
+  PeerName name_of(const std::string& address, const std::string& key) const {
+    return {address, options.keys && !is_ipc(address) ? key : ""};
+  }
   /// Null: no route that has an address.
   std::shared_ptr<Link> link_to(const Endpoint& endpoint) const;
   bool routed(const Endpoint& endpoint) const { return link_to(endpoint) != nullptr; }
@@ -102,11 +113,14 @@ Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions 
   io.link = {.queue = {o.queue_bytes, o.queue_messages},
              .window_bytes = o.window_bytes,
              .max_message_bytes = o.max_message_bytes,
-             .heartbeat_ms = o.heartbeat_ms};
+             .heartbeat_ms = o.heartbeat_ms,
+             .keys = o.keys};
   IoLoop::Handlers handlers{
       .message = [s = state.get()](Incoming& message) { s->received(message); },
       .event = [s = state.get()](Link& link, Link::Event event) { s->changed(link, event); },
-      .refused = [s = state.get()](const char* why) { s->refusals.add({"?", RefusalReason::handshake, why}); }};
+      .refused = [s = state.get()](bool key, const std::string& peer, const std::string& why) {
+        s->refusals.add({peer, key ? RefusalReason::key : RefusalReason::handshake, why});
+      }};
   auto loop = IoLoop::open(std::move(io), std::move(handlers), state->traffic);
   if (!loop) return tl::unexpected(loop.error());
   state->loop = std::move(*loop);
@@ -114,7 +128,7 @@ Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions 
   if (!address) return tl::unexpected(address.error());
   state->address = std::move(*address);
   state->host = host_id();
-  if (!o.home.empty()) state->home = state->loop->link(o.home);
+  if (!o.home.empty()) state->home = state->loop->link(state->name_of(o.home, o.keys ? o.keys->coordinator() : ""));
   state->loop->start();
   return std::shared_ptr<NetworkTransport>(new NetworkTransport(std::move(state)));
 }
@@ -163,6 +177,9 @@ void NetworkTransport::State::received(Incoming& message) {
   auto decoded = wire::decode(head, std::move(message.payloads),
                               {.max_payload_bytes = options.max_message_bytes, .run = run.load()});
   if (!decoded) return refuse_undecoded(message, decoded.error().message);
+  if (message.key_role && !may_speak_for(*message.key_role, decoded->from.role))
+    return refuse(message, RefusalReason::role,
+                  cat("somebody with a ", ps::name_of(*message.key_role), "'s key sends as ", decoded->from));
   if (!message.route.empty() && !routed(decoded->from)) return_paths.learn(decoded->from, message.route);
   const auto sink = sinks.find(decoded->to);
   if (!sink) return count(traffic.dropped_unattached);
@@ -190,7 +207,10 @@ void NetworkTransport::State::refuse(const Incoming& message, RefusalReason reas
 
 void NetworkTransport::State::changed(Link& link, Link::Event event) {
   if (event == Link::Event::refused)
-    return refusals.add({link.address(), RefusalReason::handshake, "the process there does not take our connection"});
+    return refusals.add({link.peer().address, RefusalReason::handshake,
+                         options.keys ? "whoever listens there does not let this process in: it has other keys, or none"
+                                      : "whoever listens there does not let this process in: it wants keys, or is not "
+                                        "Troupe"});
   if (event != Link::Event::lost) return;
   count(traffic.connections_lost);
   if (options.on_peer_lost) options.on_peer_lost(link.node);
@@ -198,7 +218,7 @@ void NetworkTransport::State::changed(Link& link, Link::Event event) {
 
 NodeAddress NetworkTransport::address() const {
   std::shared_lock lock(state_->mutex);
-  return {.node = state_->self, .address = state_->address, .public_key = "", .host = state_->host};
+  return {.node = state_->self, .address = state_->address, .public_key = state_->options.keys ? state_->options.keys->public_key : "", .host = state_->host};
 }
 
 void NetworkTransport::set_self(uint32_t node) {
@@ -212,14 +232,19 @@ void NetworkTransport::set_routes(const Routes& routes) {
   if (routes.version <= s.routes.version()) return;
   s.routes = RouteTable(routes);
   s.links.clear();
-  std::set<std::string> kept;
-  if (s.home) kept.insert(s.home->address());
+  std::set<PeerName> kept;
+  if (s.home) kept.insert(s.home->peer());
   for (const auto& [index, node] : s.routes.nodes()) {
     if (index == s.self || node.address.empty()) continue;
-    const auto link = s.loop->link(node.address);
+    if (!s.knows_key(node)) {
+      s.refusals.add({node.address, RefusalReason::key, "the routes give it a key that is not in the run's list"});
+      continue;
+    }
+    const PeerName name = s.name_of(node.address, node.public_key);
+    const auto link = s.loop->link(name);
     link->node = index;
     s.links[index] = link;
-    kept.insert(node.address);
+    kept.insert(name);
   }
   s.loop->keep(kept);
 }
@@ -232,7 +257,7 @@ NetworkCounters NetworkTransport::counters() const {
                     t.dropped_unattached,  t.connections_lost,   s.refusals.counts(), {}};
   for (const auto& link : s.loop->links()) {
     const auto depth = link->depth();
-    c.peers.push_back({link->node, link->address(), link->connected(), static_cast<int64_t>(depth.messages),
+    c.peers.push_back({link->node, link->peer().address, link->connected(), static_cast<int64_t>(depth.messages),
                        static_cast<int64_t>(depth.bytes), static_cast<int64_t>(depth.held_bytes)});
   }
   return c;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/ps/transport/keys.h>
 #include <troupe/ps/transport/transport.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -19,9 +20,11 @@ enum class RefusalReason : uint8_t {
   other_version,  ///< of the protocol
   other_run,
   too_long,       ///< more bytes than max_message_bytes
-  handshake,      ///< a connection that does not speak ZeroMQ's protocol, or not with our keys
+  handshake,      ///< a connection that does not speak ZeroMQ's protocol, has no key, or expects another one here
+  key,            ///< of somebody who is not in the run's list
+  role,           ///< a sender for whom the key that came with it may not speak
 };
-inline constexpr size_t kRefusalReasons = 5;
+inline constexpr size_t kRefusalReasons = 7;
 const char* name_of(RefusalReason reason);
 
 struct Refusal {
@@ -33,7 +36,7 @@ struct Refusal {
 struct NetworkOptions {
   /// Where others connect to: "tcp://IP:PORT" (port 0: a free one), "tcp://*:PORT" for all interfaces and both IP
   /// families, "ipc:///path". Empty: nobody connects (a tool that only asks). Other than loopback and ipc only with
-  /// `insecure_network`.
+  /// `keys` or `insecure_network`.
   std::string listen = "tcp://127.0.0.1:0";
   /// What peers are told instead, where they reach this process by another address (a container's host, a name):
   /// "HOST" or "HOST:PORT". Empty: `listen`, with an IP of this host in place of a wildcard.
@@ -41,6 +44,8 @@ struct NetworkOptions {
   /// Address of the coordinator's process. Messages to coordinators go there. Empty: as the routes say.
   std::string home;
   wire::RunId run = 0;  ///< 0: messages of any run are taken, ours carry none
+  /// Encrypts every tcp connection, and lets in the keys of the list alone. Null: neither.
+  std::shared_ptr<const Keys> keys;
   bool insecure_network = false;  ///< whoever reaches `listen` may join, read and change the model
 
   /// What may wait for one peer that does not read; beyond, the least urgent is dropped and its sender repeats it.

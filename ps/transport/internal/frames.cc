@@ -58,9 +58,10 @@ Tensor tensor_over(zmq::message_t&& part) {
   return Tensor(BufferPtr(received, &received->buffer), 0, Shape{bytes}, DType::u8);
 }
 
-std::string property(const zmq::message_t& head, const char* name, const char* otherwise) {
-  const char* value = zmq_msg_gets(const_cast<zmq::message_t&>(head).handle(), name);
-  return value ? value : otherwise;
+/// As the ZapHandler tagged the connection.
+std::optional<KeyRole> key_role_of(zmq::message_t& head) {
+  const char* role = zmq_msg_gets(head.handle(), "User-Id");
+  return role ? key_role_named(role) : std::nullopt;
 }
 
 bool receive_part(zmq::socket_ref socket, zmq::message_t& part) {
@@ -103,6 +104,7 @@ bool receive(zmq::socket_ref socket, bool routed, size_t max_bytes, Incoming& me
   }
   bool more = part.more();
   message.bytes = part.size();
+  if (routed) message.key_role = key_role_of(part);
   message.head = std::move(part);
   for (size_t parts = 1; more; ++parts) {
     if (!receive_part(socket, part)) break;
@@ -116,7 +118,9 @@ bool receive(zmq::socket_ref socket, bool routed, size_t max_bytes, Incoming& me
   return true;
 }
 
-std::string peer_of(const zmq::message_t& head) { return property(head, "Peer-Address", "?"); }
-std::string key_role_of(const zmq::message_t& head) { return property(head, "User-Id", ""); }
+std::string peer_of(const zmq::message_t& head) {
+  const char* address = zmq_msg_gets(const_cast<zmq::message_t&>(head).handle(), "Peer-Address");
+  return address ? address : "?";
+}
 
 }  // namespace troupe::ps

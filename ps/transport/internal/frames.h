@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 #include <zmq.hpp>
@@ -7,6 +8,7 @@
 #include <troupe/kernels/tensor/tensor.h>
 #include <troupe/ps/transport/internal/outgoing.h>
 #include <troupe/ps/transport/internal/send_window.h>
+#include <troupe/ps/transport/keys.h>
 
 /// One message of ours as the parts of one ZeroMQ message, without copying: [route of a ROUTER], head, payloads.
 namespace troupe::ps {
@@ -26,6 +28,7 @@ struct Incoming {
   zmq::message_t head;
   std::vector<Tensor> payloads;
   std::string route;      ///< at a ROUTER: answers go there
+  std::optional<KeyRole> key_role;  ///< of the key that the sender proved to have; none without keys
   size_t bytes = 0;
   bool too_long = false;  ///< more bytes or parts than allowed; payloads are incomplete
 };
@@ -35,7 +38,5 @@ bool receive(zmq::socket_ref socket, bool routed, size_t max_bytes, Incoming& me
 
 /// Who sent it, for people: the peer's address without its port, as the system tells. "?" where it does not.
 std::string peer_of(const zmq::message_t& head);
-/// The role of the key that the connection was made with; empty without keys.
-std::string key_role_of(const zmq::message_t& head);
 
 }  // namespace troupe::ps

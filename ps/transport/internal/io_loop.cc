@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <chrono>
-#include <cstring>
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
@@ -32,12 +31,6 @@ const char* advice(int error) {
   }
 }
 
-uint16_t event_of(const zmq::message_t& frame) {
-  uint16_t event = 0;
-  if (frame.size() >= sizeof event) std::memcpy(&event, frame.data(), sizeof event);
-  return event;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<IoLoop>> IoLoop::open(IoOptions options, Handlers handlers, Traffic& traffic) {
@@ -64,9 +57,9 @@ Status IoLoop::bind() {
     router_.emplace(context_, zmq::socket_type::router);
     set_common_options(*router_, options_.link, options_.listen);
     router_->set(zmq::sockopt::router_mandatory, true);
+    if (options_.link.keys && !is_ipc(options_.listen)) use_keys();
     zmq_socket_monitor(router_->handle(), "inproc://router-events",
-                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                           ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
     router_monitor_.emplace(context_, zmq::socket_type::pair);
     router_monitor_->connect("inproc://router-events");
     router_->bind(options_.listen);
@@ -78,22 +71,31 @@ Status IoLoop::bind() {
   }
 }
 
-std::shared_ptr<Link> IoLoop::link(const std::string& address) {
+void IoLoop::use_keys() {
+  zap_.emplace(context_, options_.link.keys, [this](const std::string& peer, const std::string& why) {
+    handlers_.refused(true, peer, why);
+  });
+  router_->set(zmq::sockopt::zap_domain, "troupe");
+  router_->set(zmq::sockopt::curve_server, true);
+  router_->set(zmq::sockopt::curve_secretkey, options_.link.keys->secret_key);
+}
+
+std::shared_ptr<Link> IoLoop::link(const PeerName& peer) {
   std::lock_guard lock(mutex_);
-  auto& link = links_[address];
+  auto& link = links_[peer];
   if (!link) {
     LinkOptions options = options_.link;
     // Peers of one that restarts would otherwise all come back in the same moment.
     options.reconnect_ms = 20 + static_cast<int>(Random(derive_seed(options_.seed, "reconnect", made_++)).below(30));
-    link = std::make_shared<Link>(address, options, wakeup_, traffic_);
+    link = std::make_shared<Link>(peer, options, wakeup_, traffic_);
   }
   return link;
 }
 
-void IoLoop::keep(const std::set<std::string>& addresses) {
+void IoLoop::keep(const std::set<PeerName>& peers) {
   std::lock_guard lock(mutex_);
   for (auto at = links_.begin(); at != links_.end();) {
-    if (addresses.contains(at->first)) {
+    if (peers.contains(at->first)) {
       ++at;
       continue;
     }
@@ -106,7 +108,7 @@ void IoLoop::keep(const std::set<std::string>& addresses) {
 std::vector<std::shared_ptr<Link>> IoLoop::links() {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Link>> all;
-  for (const auto& [address, link] : links_) all.push_back(link);
+  for (const auto& [peer, link] : links_) all.push_back(link);
   return all;
 }
 
@@ -159,6 +161,7 @@ void IoLoop::drain() {
   router_monitor_.reset();
   router_->set(zmq::sockopt::linger, left_ms());
   router_.reset();
+  zap_.reset();
 }
 
 bool IoLoop::idle() {
@@ -189,6 +192,7 @@ void IoLoop::serve_router() {
   for (size_t i = 0; i < kBatch && receive(*router_, true, options_.link.max_message_bytes, message); ++i)
     handlers_.message(message);
   send_answers();
+  if (zap_) zap_->serve();
   serve_router_monitor();
   if (router_->get(zmq::sockopt::events) & ZMQ_POLLIN) router_bell_->ring();
 }
@@ -212,10 +216,10 @@ void IoLoop::send_answers() {
 void IoLoop::serve_router_monitor() {
   zmq::message_t frame;
   while (zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
-    const bool key = event_of(frame) == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     while (frame.more() && zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     }
-    handlers_.refused(key ? "a key that this run does not know, or none" : "not ZeroMQ's protocol, or without our keys");
+    handlers_.refused(false, "?", options_.link.keys ? "a connection without a key, or that expects another key here"
+                                                     : "a connection that does not speak ZeroMQ's protocol");
   }
 }
 
@@ -225,6 +229,7 @@ void IoLoop::wait(int timeout_ms) {
   if (router_) {
     files.push_back({router_->get(zmq::sockopt::fd), POLLIN, 0});
     files.push_back({router_monitor_->get(zmq::sockopt::fd), POLLIN, 0});
+    files.push_back({zap_ ? zap_->fd() : -1, POLLIN, 0});
   }
   const size_t first = files.size();
   for (const auto& link : all) {  // a descriptor of -1 is passed over
@@ -233,7 +238,7 @@ void IoLoop::wait(int timeout_ms) {
   }
   ::poll(files.data(), files.size(), timeout_ms);
   wakeup_->clear();
-  if (router_ && (files[1].revents || files[2].revents)) router_bell_->ring();
+  if (router_ && (files[1].revents || files[2].revents || files[3].revents)) router_bell_->ring();
   readable_.clear();
   for (size_t i = 0; i < all.size(); ++i)
     if (files[first + 2 * i].revents || files[first + 2 * i + 1].revents) readable_.insert(all[i].get());

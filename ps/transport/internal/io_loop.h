@@ -12,6 +12,7 @@
 
 #include <troupe/kernels/base/result.h>
 #include <troupe/ps/transport/internal/link.h>
+#include <troupe/ps/transport/internal/zap.h>
 
 namespace troupe::ps {
 
@@ -29,7 +30,8 @@ class IoLoop {
   struct Handlers {
     std::function<void(Incoming&)> message;      ///< on the I/O thread
     std::function<void(Link&, Link::Event)> event;
-    std::function<void(const char* why)> refused;  ///< somebody failed the handshake of the ROUTER
+    /// Somebody did not get through the handshake of the ROUTER; `key`: because of his key.
+    std::function<void(bool key, const std::string& peer, const std::string& why)> refused;
   };
   /// Listens; nothing is received before `start`.
   static Result<std::unique_ptr<IoLoop>> open(IoOptions options, Handlers handlers, Traffic& traffic);
@@ -40,10 +42,10 @@ class IoLoop {
   /// Where the ROUTER listens, with its port.
   const std::string& listens_on() const { return listens_on_; }
 
-  /// From any thread: the link to the peer that listens at `address`, made where there is none.
-  std::shared_ptr<Link> link(const std::string& address);
-  /// From any thread: closes all links but those to `addresses`.
-  void keep(const std::set<std::string>& addresses);
+  /// From any thread: the link to this peer, made where there is none.
+  std::shared_ptr<Link> link(const PeerName& peer);
+  /// From any thread: closes all links but those to `peers`.
+  void keep(const std::set<PeerName>& peers);
   std::vector<std::shared_ptr<Link>> links();
 
   /// From any thread: an answer over a connection that the peer made (`route` names it).
@@ -57,6 +59,7 @@ class IoLoop {
   IoLoop(IoOptions options, Handlers handlers, Traffic& traffic);
 
   Status bind();
+  void use_keys();
   void run();
   void drain();
   void serve_links(bool all);
@@ -74,10 +77,11 @@ class IoLoop {
   const std::shared_ptr<SendWindow> answer_window_;
   zmq::context_t context_{1};
   std::optional<zmq::socket_t> router_, router_monitor_;
+  std::optional<ZapHandler> zap_;
   std::string listens_on_;
 
   std::mutex mutex_;  ///< guards what follows
-  std::map<std::string, std::shared_ptr<Link>> links_;
+  std::map<PeerName, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> retired_;
   SendQueue answers_;
   uint64_t made_ = 0;

@@ -16,13 +16,15 @@ uint16_t event_of(const zmq::message_t& frame) {
 
 }  // namespace
 
-Link::Link(std::string address, const LinkOptions& options, std::shared_ptr<Wakeup> wakeup, Traffic& traffic)
-    : address_(std::move(address)),
+Link::Link(PeerName peer, const LinkOptions& options, std::shared_ptr<Wakeup> wakeup, Traffic& traffic)
+    : peer_(std::move(peer)),
       options_(options),
       traffic_(traffic),
       bell_(std::make_shared<Bell>(std::move(wakeup))),
       window_(std::make_shared<SendWindow>(options.window_bytes, bell_)),
-      queue_(options.queue) {}
+      queue_(options.queue) {
+  if (!peer_.key.empty()) key_role_ = options_.keys->allowed.at(peer_.key);
+}
 
 void Link::post(Outgoing message) {
   const size_t bytes = message.bytes();
@@ -54,7 +56,12 @@ void Link::retire() {
 
 bool Link::open(zmq::context_t& context) try {
   socket_.emplace(context, zmq::socket_type::dealer);
-  set_common_options(*socket_, options_, address_);
+  set_common_options(*socket_, options_, peer_.address);
+  if (!peer_.key.empty()) {
+    socket_->set(zmq::sockopt::curve_serverkey, peer_.key);
+    socket_->set(zmq::sockopt::curve_publickey, options_.keys->public_key);
+    socket_->set(zmq::sockopt::curve_secretkey, options_.keys->secret_key);
+  }
   // Messages for a peer that is not there wait in our queue, which knows priorities and a bound in bytes.
   socket_->set(zmq::sockopt::immediate, 1);
   socket_->set(zmq::sockopt::reconnect_ivl, options_.reconnect_ms);
@@ -66,7 +73,7 @@ bool Link::open(zmq::context_t& context) try {
                          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
   monitor_.emplace(context, zmq::socket_type::pair);
   monitor_->connect(events);
-  socket_->connect(address_);
+  socket_->connect(peer_.address);
   socket_fd_ = socket_->get(zmq::sockopt::fd);
   monitor_fd_ = monitor_->get(zmq::sockopt::fd);
   return true;
@@ -83,7 +90,7 @@ void Link::serve(zmq::context_t& context, std::vector<Incoming>& received) {
   if (!socket_ && (queue_.empty() || retired() || !open(context))) return;
   Incoming message;
   for (size_t i = 0; i < kBatch && receive(*socket_, false, options_.max_message_bytes, message); ++i)
-    received.push_back(std::move(message));
+    message.key_role = key_role_, received.push_back(std::move(message));
   pump();
   const int events = socket_->get(zmq::sockopt::events);
   if ((events & ZMQ_POLLIN) || ((events & ZMQ_POLLOUT) && !queue_.empty() && window_->open())) bell_->ring();
@@ -112,8 +119,8 @@ std::vector<Link::Event> Link::events() {
     const uint16_t event = event_of(frame);
     while (frame.more() && zmq_msg_recv(frame.handle(), monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     }
-    connected_ = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    found.push_back(connected() ? Event::connected : event == ZMQ_EVENT_DISCONNECTED ? Event::lost : Event::refused);
+    const bool was_connected = connected_.exchange(event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED);
+    found.push_back(connected() ? Event::connected : was_connected ? Event::lost : Event::refused);
   }
   return found;
 }

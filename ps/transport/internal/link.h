@@ -11,6 +11,7 @@
 #include <troupe/ps/transport/internal/frames.h>
 #include <troupe/ps/transport/internal/send_queue.h>
 #include <troupe/ps/transport/internal/traffic.h>
+#include <troupe/ps/transport/keys.h>
 
 namespace troupe::ps {
 
@@ -20,6 +21,13 @@ struct LinkOptions {
   size_t max_message_bytes = 0;
   int64_t heartbeat_ms = 0;
   int reconnect_ms = 0;  ///< first pause, with this link's jitter in it
+  std::shared_ptr<const Keys> keys;  ///< null: none
+};
+
+/// Where a process listens, and the public key that it must prove to have (empty: none, as without keys and over ipc).
+struct PeerName {
+  std::string address, key;
+  auto operator<=>(const PeerName&) const = default;
 };
 
 /// The way to one peer process: a DEALER socket that connects to the peer's ROUTER, connects again whenever the
@@ -31,10 +39,10 @@ struct LinkOptions {
 /// not connected.
 class Link {
  public:
-  Link(std::string address, const LinkOptions& options, std::shared_ptr<Wakeup> wakeup, Traffic& traffic);
+  Link(PeerName peer, const LinkOptions& options, std::shared_ptr<Wakeup> wakeup, Traffic& traffic);
   ~Link() { retire(); }
 
-  const std::string& address() const { return address_; }
+  const PeerName& peer() const { return peer_; }
   /// Which node is at the other end, as the routes say; for reports.
   std::atomic<uint32_t> node{0xffffffff};
 
@@ -68,9 +76,10 @@ class Link {
   bool open(zmq::context_t& context);
   void pump();
 
-  const std::string address_;
+  const PeerName peer_;
   const LinkOptions options_;
   Traffic& traffic_;
+  std::optional<KeyRole> key_role_;
   const std::shared_ptr<Bell> bell_;
   const std::shared_ptr<SendWindow> window_;
 
