@@ -96,9 +96,9 @@ BOOST_AUTO_TEST_CASE(AHeadMayLieAnywhereInMemory) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(AnAcknowledgementHasAHundredBytes) {
+BOOST_AUTO_TEST_CASE(AnAcknowledgementFitsInTwoCacheLines) {
   const Frames frames = encode({{Role::server, 1, 1}, {Role::worker, 2, 3}, 4, PushAck{5, 6, 7}}, kRun);
-  BOOST_TEST(frames.head.size() == 104u);
+  BOOST_TEST(frames.head.size() <= 128u);
   BOOST_TEST(frames.payloads.empty());
 }
 
