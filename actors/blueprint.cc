@@ -4,7 +4,7 @@
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 #include <troupe/ps/config/checks.h>
-#include <troupe/ps/config/resolved.h>
+#include <troupe/ps/param/layer_names.h>
 
 namespace troupe {
 namespace {
@@ -12,12 +12,6 @@ namespace {
 SlowDown slow_down(const ps::DebugSection& debug) {
   const auto extra = std::chrono::microseconds(static_cast<int64_t>(debug.slow_ms * 1000));
   return {debug.slow_factor, extra};
-}
-
-std::vector<std::string> names_of(const std::vector<LayerSpec>& layers) {
-  std::vector<std::string> names;
-  for (const LayerSpec& layer : layers) names.push_back(layer.name);
-  return names;
 }
 
 }  // namespace
@@ -45,14 +39,14 @@ Status Blueprint::load() {
 Status Blueprint::choose() {
   ps::CoordinatorOptions& c = coordinator_;
   c.layers = model_->layers();
-  TROUPE_TRY(ps::check_against_model(config_, sources_, names_of(c.layers)));
+  TROUPE_TRY(ps::check_against_model(config_, sources_, ps::layer_names(c.layers)));
   c.changes = ps::rules_by_step(config_.update);
-  auto policies = ps::resolve_policies(names_of(c.layers), c.changes.front().rules);
+  auto policies = ps::resolve_policies(ps::layer_names(c.layers), c.changes.front().rules);
   if (!policies) return tl::unexpected<Error>(policies.error());
   c.policies = std::move(*policies);
   c.changes.erase(c.changes.begin());
   for (const ps::PolicyChange& change : c.changes)
-    if (auto later = ps::resolve_policies(names_of(c.layers), change.rules); !later)
+    if (auto later = ps::resolve_policies(ps::layer_names(c.layers), change.rules); !later)
       return fail(cat("from step ", change.step), later.error());
   c.layout = ps::layout_options(config_);
   c.dealer = ps::dealer_options(config_, data_.train->size());

@@ -59,7 +59,7 @@ void Roster::handle(Effects& out, const Envelope& envelope, const std::vector<Ro
     } else if (member.state == Member::State::ready) {
       member.state = Member::State::leaving;
       out.events.push_back(cat(describe(member.node), " leaves: what it holds goes to others"));
-      out.changed = true;
+      out.leaving.push_back(member.node);
     }
   }
 }
@@ -160,6 +160,7 @@ void Roster::tick(Effects& out) {
     const int64_t silent_ms = now_ms_ - member.heard_ms;
     // Reading its data may take a node longer than a lease; it is heard of when it is ready.
     const bool expired = silent_ms > options_.lease_ms && member.state != Member::State::preparing;
+    if (member.state == Member::State::leaving && load(member.node) == 0) out.say.push_back({member.node, Finish{}});
     if (member.suspect_until_ms >= 0 && now_ms_ > member.suspect_until_ms)
       lose(out, member, "its connection broke, and it has not been heard of since");
     else if (expired)
@@ -288,6 +289,13 @@ std::optional<Endpoint> Roster::home(Role role, uint32_t index) const {
 
 void Roster::vacate(Role role, uint32_t index) { homes_.erase({role, index}); }
 
+void Roster::settle(Role role, uint32_t index, const Endpoint& node) { homes_[{role, index}] = node; }
+
+bool Roster::has_room(Role role) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const auto& m) { return takes(m.second, role) && load(m.second.node) == 0; });
+}
+
 std::vector<std::pair<Role, uint32_t>> Roster::slots_of(const Endpoint& node) const {
   std::vector<SlotId> slots;
   for (const auto& [slot, home] : homes_)
@@ -295,10 +303,25 @@ std::vector<std::pair<Role, uint32_t>> Roster::slots_of(const Endpoint& node) co
   return slots;
 }
 
-std::optional<Endpoint> Roster::beside(const Endpoint& other) const {
+std::optional<Roster::Swap> Roster::imbalance(Role role) const {
+  const Member* least = nullptr;
+  for (const auto& [i, member] : members_)
+    if (takes(member, role) && (!least || load(member.node) < load(least->node))) least = &member;
+  if (!least) return {};
+  std::optional<Swap> best;
+  int64_t most = load(least->node) + 1;
+  for (const auto& [slot, home] : homes_)
+    if (slot.first == role && load(home) > most) {
+      most = load(home);
+      best = Swap{slot.second, least->node};
+    }
+  return best;
+}
+
+std::optional<Endpoint> Roster::beside(const Endpoint& other, Role role) const {
   const Member* best = nullptr;
   for (const auto& [i, member] : members_)
-    if (member.node != other && takes(member, Role::server) && (!best || load(member.node) < load(best->node)))
+    if (member.node != other && takes(member, role) && (!best || load(member.node) < load(best->node)))
       best = &member;
   return best ? std::optional(best->node) : std::nullopt;
 }

@@ -49,6 +49,7 @@ class Roster {
     std::vector<std::pair<Endpoint, Message>> say;
     std::vector<std::string> events;
     std::vector<std::pair<Endpoint, std::string>> lost;  ///< node, why
+    std::vector<Endpoint> leaving;  ///< nodes that want to go
     bool changed = false;  ///< a node became ready: it may take slots, and routes are others
     std::string failure;   ///< the run cannot begin
   };
@@ -75,9 +76,18 @@ class Roster {
   /// Where it was placed.
   std::optional<Endpoint> home(Role role, uint32_t index) const;
   void vacate(Role role, uint32_t index);
+  void settle(Role role, uint32_t index, const Endpoint& node);
+  /// Some node that takes this role holds nothing.
+  bool has_room(Role role) const;
   std::vector<std::pair<Role, uint32_t>> slots_of(const Endpoint& node) const;
-  /// A node other than `other`'s, for a replica of the server that lives there.
-  std::optional<Endpoint> beside(const Endpoint& other) const;
+  /// A node that takes this role, other than `other`: for what shall not be, or not stay, there.
+  std::optional<Endpoint> beside(const Endpoint& other, Role role) const;
+  /// A slot of the node that holds most of a role, and the node that holds at least two slots less in all.
+  struct Swap {
+    uint32_t slot = 0;
+    Endpoint to;
+  };
+  std::optional<Swap> imbalance(Role role) const;
 
   bool knows(const Endpoint& node) const;
   bool leaving(const Endpoint& node) const;
