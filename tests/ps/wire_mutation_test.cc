@@ -33,9 +33,12 @@ void damage(std::vector<std::byte>& bytes, Random& random) {
 
 void damage_payloads(std::vector<Tensor>& payloads, Random& random) {
   const auto at = payloads.begin() + static_cast<std::ptrdiff_t>(payloads.empty() ? 0 : random.below(payloads.size()));
-  if (payloads.empty() || random.chance(0.3)) payloads.insert(at, Tensor::zeros({8}, DType::u8));
-  else if (random.chance(0.5)) payloads.erase(at);
-  else *at = at->view(0, {at->count() / 2});
+  if (payloads.empty() || random.chance(0.3))
+    payloads.insert(at, Tensor::zeros({8}, DType::u8));
+  else if (random.chance(0.5))
+    payloads.erase(at);
+  else
+    *at = at->view(0, {at->count() / 2});
 }
 
 // What was taken can be said again, and is taken again.
@@ -48,8 +51,8 @@ void require_sound(const Envelope& envelope) {
 
 }  // namespace
 
-// Their checksums are made right, so that what lies behind is tried. Under sanitizers this finds reads and writes that go
-// too far, too.
+// Their checksums are made right, so that what lies behind is tried. Under sanitizers this finds reads and writes that
+// go too far, too.
 BOOST_AUTO_TEST_CASE(DamagedHeadsAreRefusedOrHarmless) {
   RandomMessages messages(11);
   Random random(12);

@@ -67,13 +67,14 @@ constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-// ---- the head -----------------------------------------------------------------------------------------------------------
+// ---- the head ---------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(NothingIsNoMessage) { BOOST_TEST(holds(refusal({}), "no whole message")); }
 
 BOOST_AUTO_TEST_CASE(APeerThatSpeaksSomethingElseIsRefused) {
   Frames frames;
-  for (const char c : std::string_view("GET / HTTP/1.1\r\nHost: here\r\n\r\n, and some more")) frames.head.push_back(std::byte(c));
+  for (const char c : std::string_view("GET / HTTP/1.1\r\nHost: here\r\n\r\n, and some more"))
+    frames.head.push_back(std::byte(c));
   frames.head.resize(48);
   BOOST_TEST(holds(refusal(frames), "the head's checksum is wrong"));
 }
@@ -162,7 +163,7 @@ BOOST_AUTO_TEST_CASE(AListOfAMillionNothingsIsRefused) {
   BOOST_TEST(holds(refusal_of(frames_of(SnapshotReply{}), declare), "limit"));
 }
 
-// ---- tensors ------------------------------------------------------------------------------------------------------------
+// ---- tensors ----------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AMissingPayloadIsCounted) {
   Frames frames = push(2);
@@ -204,7 +205,8 @@ BOOST_AUTO_TEST_CASE(ADescriptorThatContradictsItselfIsRefused) {
 }
 
 BOOST_AUTO_TEST_CASE(AShapeWhoseProductOverflowsIsRefused) {
-  for (const std::vector<int64_t>& dims : {std::vector<int64_t>{1ll << 32, 1ll << 32}, {kFar, 2}, {0, kFar, kFar}, {kFar}}) {
+  for (const std::vector<int64_t>& dims :
+       {std::vector<int64_t>{1ll << 32, 1ll << 32}, {kFar, 2}, {0, kFar, kFar}, {kFar}}) {
     const auto shape = [&](auto e) {
       auto out = e.getTensors()[0].initShape(static_cast<unsigned>(dims.size()));
       for (unsigned i = 0; i < dims.size(); ++i) out.set(i, dims[i]);
@@ -281,7 +283,7 @@ BOOST_AUTO_TEST_CASE(GradientsAreFloats) {
   BOOST_TEST(holds(refusal(frames), "gradient is F64, expected F32"));
 }
 
-// ---- fields -------------------------------------------------------------------------------------------------------------
+// ---- fields -----------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AStepThatCannotBeIsRefused) {
   for (const int64_t step : {kFar, std::numeric_limits<int64_t>::min(), (int64_t{1} << 48) + 1})
@@ -335,10 +337,11 @@ BOOST_AUTO_TEST_CASE(AReplyWithStateForSomeOfItsSlicesIsRefused) {
 }
 
 BOOST_AUTO_TEST_CASE(OptimizerStateIsAsLongAsItsSlice) {
-  BOOST_TEST(holds(refusal(frames_of(Install{1, {{3, floats({4}), {floats({5})}}}})), "state of slice 3 has 5 elements"));
+  BOOST_TEST(
+      holds(refusal(frames_of(Install{1, {{3, floats({4}), {floats({5})}}}})), "state of slice 3 has 5 elements"));
 }
 
-// ---- membership and layout ----------------------------------------------------------------------------------------------
+// ---- membership and layout --------------------------------------------------------------------------
 
 namespace {
 
@@ -405,7 +408,7 @@ BOOST_AUTO_TEST_CASE(APolicyThatCannotBeIsRefused) {
   BOOST_TEST(holds(layout_refusal([](auto l) { l.getPolicies()[1].setStaleness(-1); }), "staleness -1"));
 }
 
-// ---- replication --------------------------------------------------------------------------------------------------------
+// ---- replication ------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AnEventWithinAnEventIsRefused) {
   const auto event = [](Message body) { return std::make_shared<Envelope>(envelope_of(std::move(body))); };
@@ -429,7 +432,7 @@ BOOST_AUTO_TEST_CASE(AnImageComesFirstAndAlone) {
   BOOST_TEST(holds(refusal(frames_of(Replicate{1, {}, {}})), "index 1 has no event"));
 }
 
-// ---- blocks -------------------------------------------------------------------------------------------------------------
+// ---- blocks -----------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(EveryBitOfABlockIsChecked) {
   const std::vector<std::byte> whole = pack(envelope_of(Push{1, 2, 3, 4, 5, {floats({4})}}), kRun);

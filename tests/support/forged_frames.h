@@ -24,8 +24,8 @@ wire::Frames forged(wire::Frames frames, Change change) {
   std::vector<uint64_t> words(frames.head.size() / sizeof(uint64_t) - 1);
   std::memcpy(words.data(), frames.head.data() + sizeof(uint64_t), words.size() * sizeof(uint64_t));
   capnp::MallocMessageBuilder message;
-  capnp::initMessageBuilderFromFlatArrayCopy(
-      {reinterpret_cast<const capnp::word*>(words.data()), words.size()}, message);
+  capnp::initMessageBuilderFromFlatArrayCopy({reinterpret_cast<const capnp::word*>(words.data()), words.size()},
+                                             message);
   change(message.getRoot<wire::schema::Envelope>());
   const auto flat = capnp::messageToFlatArray(message);
   frames.head.resize(sizeof(uint64_t) + flat.asBytes().size());
