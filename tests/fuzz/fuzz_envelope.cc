@@ -37,7 +37,7 @@ std::vector<std::byte> block_of(const uint8_t* data, size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto envelope = ps::wire::unpack(block_of(data, size), {.max_payload_bytes = 1 << 20});
   if (!envelope) {
-    TROUPE_CHECK(envelope.error().kind == ErrorKind::corrupt && !envelope.error().message.empty());
+    TROUPE_CHECK(envelope.error().kind == ErrorKind::corrupt, envelope.error().message);
     return 0;
   }
   const auto frames = ps::wire::encode(*envelope, 7);
