@@ -96,7 +96,7 @@ auto fields_of(T& x) {
   else { auto& [a, b, c, d, e, f, g, h, i, j] = x; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 }
 
-// ---- deep equality: bits for floating-point numbers and tensors, contents for what is pointed at --------------------------
+// ---- deep equality: bits for floating-point numbers and tensors, contents for what is pointed at ----
 
 template <class T>
 bool same(const T& a, const T& b);
