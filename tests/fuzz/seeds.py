@@ -63,6 +63,14 @@ def npy():
         yield b"\x93NUMPY\2\0" + struct.pack("<I", len(header)) + header + data
 
 
+def recording():
+    magic = b"TRPREC02"
+    dealt = magic + struct.pack("<IB", 0, 0) + struct.pack("<IB", 2, 1)
+    server = magic + struct.pack("<BIIq", 0, 1, 3, 7) + struct.pack("<BIIq", 1, 0, 2, 1 << 40)
+    yield bytes([len(dealt)]) + dealt + server
+    yield bytes([len(magic)]) + magic + magic
+
+
 def main(out):
     for source in sorted((root / "tests/fuzz").glob("fuzz_*.cc")):
         target = source.stem.removeprefix("fuzz_")
