@@ -233,6 +233,9 @@ BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
                                                         {"[\n      8,", seven_dimensions},
                                                         {"\"bias\"", "\"odd\""},
                                                         {"\"step\": 0", "\"step\": \"0\""},
+                                                        {"\"step\": 0", "\"step\": 1e+300"},
+                                                        {"\"step\": 0", "\"step\": true"},
+                                                        {"\"count\": 48", "\"count\": 18446744073709551615"},
                                                         {"\"optimizer\"", "\"optimiser\""}}) {
     const auto parsed = parse_manifest(resealed(text, from, to), "x");
     BOOST_REQUIRE_MESSAGE(!parsed.has_value(), to);
