@@ -11,6 +11,7 @@ namespace troupe::fuzz {
 
 /// What a reader hands over becomes a data set of which every sample can be gathered.
 inline void promise_usable(const ps::Samples& samples) {
+  if (samples.values.count() > 1 << 20) return;  // the target's own copy would take four times the memory
   const auto labels = samples.labels.span<int32_t>();
   const int64_t classes = labels.empty() ? 1 : int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
   const auto set = ps::MemoryDataset::make(samples.name, samples.values, samples.labels, classes, {});

@@ -244,6 +244,16 @@ BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(ASealedManifestThatSpeaksTwiceOfATensorIsRefused) {
+  const std::string at = save(11).folder;
+  std::string& text = disk->bytes(join_path(at, "manifest.json"));
+  text = resealed(text, "\"norm.scale\"", "\"fc1.bias\"");
+  const auto checkpoint = verified(*this, at);
+  BOOST_REQUIRE(!checkpoint.has_value());
+  BOOST_TEST(checkpoint.error().message.find("speaks twice of fc1.bias") != std::string::npos,
+             checkpoint.error().message);
+}
+
 BOOST_AUTO_TEST_CASE(RealFilesHoldWhatWasSaved) {
   const TempFolder temp;
   const auto files = make_posix_files();
