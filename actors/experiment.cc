@@ -11,6 +11,7 @@
 #include <troupe/ps/checkpoint/checkpoint_store.h>
 #include <troupe/ps/config/replay_settings.h>
 #include <troupe/ps/config/resolved.h>
+#include <troupe/ps/metrics/cut_rows.h>
 #include <troupe/ps/metrics/run_folder.h>
 #include <troupe/ps/metrics/summarize.h>
 
@@ -174,6 +175,9 @@ Status Experiment::Impl::fill_folder() {
   auto file = ps::LineFile::open(folder->log());
   if (!file) return tl::unexpected<Error>(file.error());
   log = std::make_unique<ps::Log>(std::move(*file), [] { return std::chrono::system_clock::now(); }, options.log);
+  if (!options.resume.empty())
+    for (const std::string& path : {folder->metrics_csv(), folder->metrics_jsonl()})
+      TROUPE_TRY(ps::cut_rows_after(path, before.steps));
   auto opened = ps::MetricsWriter::open(config().metrics.csv ? folder->metrics_csv() : "",
                                         config().metrics.jsonl ? folder->metrics_jsonl() : "");
   if (!opened) return tl::unexpected<Error>(opened.error());

@@ -82,8 +82,12 @@ Result<Manifest> read_manifest(FileOps& files, const std::string& folder) {
   return manifest;
 }
 
-/// The file that holds exactly these tensors.
+/// The file that holds exactly these tensors, which are sorted by name.
 Status check_holds(const SafetensorsFile& file, const std::string& path, const std::vector<Source>& sources) {
+  const auto same_name = [](const Source& a, const Source& b) { return a.entry.name == b.entry.name; };
+  const auto twice = std::adjacent_find(sources.begin(), sources.end(), same_name);
+  if (twice != sources.end())
+    return fail(ErrorKind::corrupt, cat("the manifest beside ", path, " speaks twice of ", twice->entry.name));
   if (file.entries().size() != sources.size())
     return fail(ErrorKind::corrupt, cat(path, " holds ", file.entries().size(),
                                         " tensors, its manifest speaks of ", sources.size()));

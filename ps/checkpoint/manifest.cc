@@ -49,13 +49,20 @@ Json json_of(const DealerState& d) {
           {"returned", returned}};
 }
 
+/// Json itself would take 1e300, true and 2^63 for some int64_t.
+int64_t whole(const Json& json) {
+  const bool too_large = json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX;
+  if (!json.is_number_integer() || too_large) throw std::invalid_argument("not a whole number: " + json.dump());
+  return json.get<int64_t>();
+}
+
 DealerState dealer_of(const Json& json) {
   DealerState d;
-  d.train_samples = json.at("train_samples");
-  d.epoch = json.at("epoch");
-  d.begin = json.at("begin");
-  d.step = json.at("step");
-  for (const Json& r : json.at("returned")) d.returned.push_back({r.at(0), r.at(1), r.at(2)});
+  d.train_samples = whole(json.at("train_samples"));
+  d.epoch = whole(json.at("epoch"));
+  d.begin = whole(json.at("begin"));
+  d.step = whole(json.at("step"));
+  for (const Json& r : json.at("returned")) d.returned.push_back({whole(r.at(0)), whole(r.at(1)), whole(r.at(2))});
   return d;
 }
 
@@ -104,7 +111,8 @@ void check_layer(const LayerSpec& layer, const std::vector<UpdateRun>& runs) {
 }
 
 Shape shape_of(const Json& json) {
-  const auto dims = json.get<std::vector<int64_t>>();
+  std::vector<int64_t> dims;
+  for (const Json& n : json) dims.push_back(whole(n));
   const bool sound =
       dims.size() <= Shape::kMaxDims && std::all_of(dims.begin(), dims.end(), [](int64_t n) { return n >= 0; });
   if (!sound) throw std::invalid_argument("impossible shape " + json.dump());
@@ -114,22 +122,22 @@ Shape shape_of(const Json& json) {
 /// Throws where a field is missing, of another type, or senseless.
 Manifest manifest_of(const Json& json) {
   Manifest m;
-  m.step = json.at("step");
+  m.step = whole(json.at("step"));
   m.dealer = dealer_of(json.at("dealer"));
   m.optimizer = json.at("optimizer");
   m.state_names = json.at("state_names").get<std::vector<std::string>>();
   m.metrics = json.at("metrics").get<std::map<std::string, double>>();
   for (const Json& layer : json.at("layers")) {
-    LayerSpec spec{layer.at("name"), layer.at("count"), {}};
+    LayerSpec spec{layer.at("name"), whole(layer.at("count")), {}};
     for (const Json& p : layer.at("params"))
-      spec.params.push_back({p.at("name"), shape_of(p.at("shape")), p.at("offset"), kind_named(p.at("kind"))});
+      spec.params.push_back({p.at("name"), shape_of(p.at("shape")), whole(p.at("offset")), kind_named(p.at("kind"))});
     m.layers.push_back(std::move(spec));
     auto& runs = m.updates.emplace_back();
-    for (const Json& run : layer.at("updates")) runs.push_back({run.at(0), run.at(1)});
+    for (const Json& run : layer.at("updates")) runs.push_back({whole(run.at(0)), whole(run.at(1))});
     check_layer(m.layers.back(), runs);
   }
   for (const Json& file : json.at("files"))
-    m.files.push_back({file.at("name"), file.at("bytes"), file.at("digest")});
+    m.files.push_back({file.at("name"), static_cast<uint64_t>(whole(file.at("bytes"))), file.at("digest")});
   return m;
 }
 

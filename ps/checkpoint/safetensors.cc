@@ -36,7 +36,8 @@ std::optional<Json> parse_strictly(const std::string& text) {
   std::vector<std::set<std::string>> keys;
   bool twice = false, deep = false;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (deep |= depth > kMaxDepth) return false;
+    deep |= depth > kMaxDepth;
+    if (deep) return false;
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) twice |= !keys.back().insert(value.get<std::string>()).second;

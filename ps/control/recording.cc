@@ -5,11 +5,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string_view>
+
+#include <troupe/ps/checkpoint/digest.h>
 
 namespace troupe::ps {
 namespace {
 
-constexpr char kMagic[9] = "TRPREC01";
+constexpr char kMagic[9] = "TRPREC02";
+constexpr size_t kDigestBytes = 32;
+constexpr size_t kEndBytes = 8 + kDigestBytes;
 constexpr size_t kDealtBytes = 5;
 constexpr size_t kEventBytes = 17;
 
@@ -30,6 +36,12 @@ const char* get(const char* in, T& value) {
   return in + sizeof(T);
 }
 
+std::string digest_of_text(std::string_view text) {
+  Digest digest;
+  digest.update(std::as_bytes(std::span(text)));
+  return digest.hex();
+}
+
 /// The records of one file, one behind the other.
 Result<std::string> read_records(const std::string& path, size_t record_bytes) {
   std::ifstream file(path, std::ios::binary);
@@ -38,20 +50,55 @@ Result<std::string> read_records(const std::string& path, size_t record_bytes) {
                                         "; only a run with debug.record = true can be replayed"));
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (bytes.compare(0, 8, kMagic) != 0)
-    return fail(ErrorKind::corrupt, cat(path, " is not a recording: it does not begin with ", kMagic));
-  bytes.erase(0, 8);
-  if (bytes.size() % record_bytes != 0)
-    return fail(ErrorKind::corrupt, cat("the recording ", path, " is cut short: ", bytes.size(),
-                                        " bytes are no multiple of a record's ", record_bytes));
-  return bytes;
+    return fail(ErrorKind::corrupt, cat(path, " is not a recording of this version: it does not begin with ", kMagic));
+  uint64_t count = 0;
+  const size_t end = bytes.size() < 8 + kEndBytes ? 8 : bytes.size() - kEndBytes;
+  if (end > 8 || bytes.size() == 8 + kEndBytes) get(bytes.data() + end, count);
+  if (bytes.size() < 8 + kEndBytes || (end - 8) % record_bytes != 0 || count != (end - 8) / record_bytes)
+    return fail(ErrorKind::corrupt, cat("the recording ", path, " is cut short: its ", bytes.size(),
+                                        " bytes do not end with the number of its records; was the run killed?"));
+  if (bytes.compare(end + 8, kDigestBytes, digest_of_text(std::string_view(bytes).substr(0, end + 8))) != 0)
+    return fail(ErrorKind::corrupt, cat("the recording ", path, " does not match its checksum: its bytes have changed"));
+  return bytes.substr(8, end - 8);
 }
+
+/// One file while it is written.
+class RecordFile {
+ public:
+  bool open(const std::string& path) {
+    file_.open(path, std::ios::binary | std::ios::trunc);
+    put_bytes(kMagic, 8);
+    return file_.flush().good();
+  }
+  void append(const char* record, size_t bytes) {
+    put_bytes(record, bytes);
+    ++count_;
+  }
+  bool close() {
+    char count[8];
+    put<uint64_t>(count, count_);
+    put_bytes(count, sizeof count);
+    file_ << digest_.hex();
+    return file_.flush().good();
+  }
+
+ private:
+  void put_bytes(const char* bytes, size_t count) {
+    file_.write(bytes, static_cast<std::streamsize>(count));
+    digest_.update(std::as_bytes(std::span(bytes, count)));
+  }
+
+  std::ofstream file_;
+  Digest digest_;
+  uint64_t count_ = 0;
+};
 
 }  // namespace
 
 struct Recorder::Files {
   std::string folder;
-  std::ofstream dealt;
-  std::vector<std::ofstream> servers;
+  RecordFile dealt;
+  std::vector<RecordFile> servers;
 };
 
 Recorder::Recorder(std::unique_ptr<Files> files) : files_(std::move(files)) {}
@@ -62,14 +109,9 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& folder, ui
   std::filesystem::create_directories(folder, error);
   auto files = std::make_unique<Files>();
   files->folder = folder;
-  const auto open = [&](std::ofstream& file, const std::string& path) {
-    file.open(path, std::ios::binary | std::ios::trunc);
-    file.write(kMagic, 8);
-    return file.flush().good();
-  };
-  bool good = open(files->dealt, dealt_path(folder));
+  bool good = files->dealt.open(dealt_path(folder));
   files->servers.resize(servers);
-  for (ServerId s = 0; s < servers; ++s) good = good && open(files->servers[s], server_path(folder, s));
+  for (ServerId s = 0; s < servers; ++s) good = good && files->servers[s].open(server_path(folder, s));
   if (!good)
     return fail(ErrorKind::failed, cat("cannot write a recording into ", folder, ": ", std::strerror(errno)));
   return std::unique_ptr<Recorder>(new Recorder(std::move(files)));
@@ -78,7 +120,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& folder, ui
 void Recorder::dealt(const CoordinatorCore::Dealt& dealt) {
   char record[kDealtBytes];
   put<uint8_t>(put<uint32_t>(record, dealt.worker), dealt.idle);
-  files_->dealt.write(record, sizeof record);
+  files_->dealt.append(record, sizeof record);
 }
 
 void Recorder::event(ServerId server, const Shard::Event& event) {
@@ -86,12 +128,12 @@ void Recorder::event(ServerId server, const Shard::Event& event) {
   char* out = put<uint8_t>(record, event.kind == Shard::Event::Kind::pull);
   out = put<uint32_t>(out, event.worker);
   put<int64_t>(put<uint32_t>(out, event.parcel), event.step);
-  files_->servers[server].write(record, sizeof record);
+  files_->servers[server].append(record, sizeof record);
 }
 
 Status Recorder::close() {
-  bool good = files_->dealt.flush().good();
-  for (std::ofstream& file : files_->servers) good = file.flush().good() && good;
+  bool good = files_->dealt.close();
+  for (RecordFile& file : files_->servers) good = file.close() && good;
   if (good) return {};
   return fail(ErrorKind::exhausted, cat("the recording in ", files_->folder,
                                         " is incomplete, the disk may be full: the run cannot be replayed"));

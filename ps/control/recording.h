@@ -26,6 +26,8 @@ struct Recording {
 ///   dealt      u32 worker, u8 idle                                 5 bytes
 ///   server-N   u8 kind (0 push, 1 pull), u32 worker, u32 parcel, i64 step    17 bytes
 ///
+/// and, written by `close`, u64 the number of records and 32 characters: the digest of everything before (Digest).
+///
 /// Each function may be called by one thread at a time (the coordinator's; that server's).
 class Recorder {
  public:
@@ -33,7 +35,7 @@ class Recorder {
   ~Recorder();
   void dealt(const CoordinatorCore::Dealt& dealt);
   void event(ServerId server, const Shard::Event& event);
-  /// Everything is on disk. A record that could not be written (a full disk) makes the recording useless: this
+  /// Everything is on disk, and the recording has its end; nothing may follow. A record that could not be written (a full disk) makes the recording useless: this
   /// says so.
   Status close();
 
@@ -43,7 +45,8 @@ class Recorder {
   std::unique_ptr<Files> files_;
 };
 
-/// Reads what a Recorder wrote. A file that is missing, cut short or not a recording is an error.
+/// Reads what a Recorder wrote and closed. A file that is missing, cut short anywhere, damaged or not a recording is an
+/// error: a replay of half an order would wait for ever.
 Result<Recording> read_recording(const std::string& folder, uint32_t servers);
 
 }  // namespace troupe::ps

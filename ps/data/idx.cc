@@ -37,13 +37,15 @@ Result<Tensor> read_idx(const std::string& path) {
   const size_t dims = header[3];
   TROUPE_TRY((*source)->read({header + 4, 4 * dims}, "the IDX header's dimensions"));
 
-  uint64_t bytes = 1;
+  // Signed, as a shape counts its elements: a last dimension of 0 does not excuse those before it.
+  int64_t count = 1;
   bool fits = true;
   int64_t size[Shape::kMaxDims];
   for (size_t d = 0; d < dims; ++d) {
     size[d] = big_endian(header + 4 + 4 * d);
-    fits = fits && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(size[d]), &bytes);
+    fits = fits && !__builtin_mul_overflow(count, size[d], &count);
   }
+  const auto bytes = static_cast<uint64_t>(count);
   const std::span<const int64_t> shape(size, dims);
   const auto exact = (*source)->exact_left();
   if (!fits || bytes > (*source)->at_most_left() || (exact && bytes != *exact)) {

@@ -173,10 +173,11 @@ Result<Tensor> read_npy(const std::string& path, bool labels) {
   if (labels && shape.dims() != 1)
     return fail(ErrorKind::invalid, cat(path, " has shape ", shape, ", labels have one dimension"));
 
-  uint64_t bytes = static_cast<uint64_t>(type[2] - '0');
+  // Signed, as a shape counts its elements: a last dimension of 0 does not excuse those before it.
+  int64_t product = type[2] - '0';
   bool fits = true;
-  for (const int64_t n : header->shape)
-    fits = fits && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(n), &bytes);
+  for (const int64_t n : header->shape) fits = fits && !__builtin_mul_overflow(product, n, &product);
+  const auto bytes = static_cast<uint64_t>(product);
   const auto exact = source.exact_left();
   if (!fits || bytes > source.at_most_left() || (exact && bytes != *exact))
     return fail(ErrorKind::corrupt, cat(path, " announces elements '", type, "' of shape ", shape,

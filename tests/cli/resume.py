@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`troupe train --resume`, and what a run keeps when it is interrupted, killed or finds its checkpoints damaged."""
 import csv
+import json
 import re
 import signal
 import sys
@@ -161,6 +162,18 @@ class Interrupted(Case):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         self.assertEqual(process.returncode, 130)
+
+    def test_steps_that_a_killed_run_took_after_its_checkpoint_have_one_row(self):
+        process = self.begin("metrics.every_steps=1", "checkpoint.every_steps=50")
+        process.kill()
+        process.communicate()
+        self.finish()
+        with open(self.folder / "run/metrics.csv") as file:
+            rows = [int(row["step"]) for row in csv.DictReader(file)]
+        with open(self.folder / "run/metrics.jsonl") as file:
+            lines = [json.loads(line)["step"] for line in file]
+        self.assertEqual(lines, rows)
+        self.assertEqual(rows, list(range(1, rows[-1] + 1)))
 
     def test_a_killed_run_goes_on_from_its_last_checkpoint(self):
         process = self.begin()

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """build/troupe-sim: no seed violates what is promised, and every fault made on purpose is found."""
+import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -29,6 +31,21 @@ class Seeds(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         for text in ("network: loss", "Membership generation 1", "WorkDone number", "1 seeds, 0 violating"):
             self.assertIn(text, done.stdout)
+
+    def test_a_crash_names_its_seed(self):
+        simulator = subprocess.Popen([build / "troupe-sim", "--seeds", "0..100000000", "--jobs", "2"],
+                                     stdout=subprocess.PIPE, text=True)
+        children = []
+        while len(children) < 2:
+            self.assertIsNone(simulator.poll())
+            children = Path(f"/proc/{simulator.pid}/task/{simulator.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        output, _ = simulator.communicate(timeout=60)
+        self.assertEqual(simulator.returncode, 1, output)
+        for seed, again in re.findall(r"seed (\d+) crashed .*\(signal 9, Killed\).*\nreplay: .* --seeds (\d+)\.\.", output):
+            self.assertEqual(seed, again)
+        self.assertEqual(len(re.findall(r"^seed \d+ crashed", output, re.MULTILINE)), 2, output)
 
     def test_wrong_arguments_are_refused(self):
         for arguments in ([], ["--seeds", "x"], ["--seeds", "5..3"], ["--jobs", "0"], ["--seeds", "1", "--bug", "none"]):

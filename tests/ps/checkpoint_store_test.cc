@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(AStepSavedAgainStandsBesideTheOldOneUntilItIsSafe) {
 
 // keep = 1: the old one must not go before the new one is safe.
 BOOST_AUTO_TEST_CASE(ACrashAtAnyCallLeavesTheOldOrTheNew) {
-  for (const Kept kept : {Kept::all, Kept::none, Kept::some}) {
+  for (const Kept kept : {Kept::all, Kept::none, Kept::some, Kept::zeros}) {
     bool crashed = true;
     std::vector<int> found(3);
     for (int64_t call = 1; crashed; ++call) {
@@ -85,6 +85,26 @@ BOOST_AUTO_TEST_CASE(ACrashAtAnyCallLeavesTheOldOrTheNew) {
     }
     BOOST_TEST(found[1] > 10);
     BOOST_TEST(found[2] > 3);
+  }
+}
+
+// A write that is killed has written nothing, all, or all but the end.
+BOOST_AUTO_TEST_CASE(AWriteThatIsKilledAnywhereLeavesTheOldOrTheNew) {
+  for (const double share : {0.0, 0.1, 0.99, 1.0}) {
+    bool crashed = true;
+    for (int64_t call = 1; crashed; ++call) {
+      CheckpointFixture f;
+      Random random(static_cast<uint64_t>(call));
+      f.save(10, 1);
+      f.disk->cut_writes_to(share);
+      f.disk->fail_at(call, DiskFault::crash);
+      const auto saved = f.try_save(20, 1);
+      crashed = f.disk->calls() >= call;
+      f.disk->restart(Kept::all, random);
+      const Step step = f.newest_step();
+      BOOST_TEST((step == 20 || (step == 10 && !saved)), "share " << share << ", call " << call << ": " << step);
+      BOOST_REQUIRE(call < 200);
+    }
   }
 }
 
@@ -134,6 +154,32 @@ BOOST_AUTO_TEST_CASE(AFailingCallLeavesThePreviousAndNoRubbish) {
     }
     BOOST_TEST(failures > 15);
   }
+}
+
+// The failed attempt has been tidied up, or could not be: the power fails all the same.
+BOOST_AUTO_TEST_CASE(APowerCutAfterAFailureLeavesTheOldOrTheNew) {
+  for (const DiskFault fault : {DiskFault::full, DiskFault::cut_short, DiskFault::input_output})
+    for (const Kept kept : {Kept::all, Kept::none, Kept::some, Kept::zeros})
+      for (const bool stays : {false, true}) {
+        bool met = true;
+        for (int64_t call = 1; met; ++call) {
+          CheckpointFixture f;
+          Random random(static_cast<uint64_t>(call));
+          f.save(10, 1);
+          if (stays)
+            f.disk->fail_from(call, fault);
+          else
+            f.disk->fail_at(call, fault);
+          const auto saved = f.try_save(20, 1);
+          met = f.disk->calls() >= call;
+          f.disk->restart(kept, random);
+          const Step step = f.newest_step();
+          BOOST_TEST((step == 20 || (step == 10 && !saved)), "call " << call << ": " << step);
+          f.save(30, 1);
+          BOOST_TEST(f.newest_step() == 30);
+          BOOST_REQUIRE(call < 200);
+        }
+      }
 }
 
 BOOST_AUTO_TEST_CASE(AFullDiskIsExhaustedAndGoesByWhenThereIsRoom) {

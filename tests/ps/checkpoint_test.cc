@@ -117,10 +117,11 @@ BOOST_AUTO_TEST_CASE(ASliceMissingDoubledOrOfAnotherSizeIsAnErrorThatNamesIt) {
   BOOST_TEST(!rubbish());
 }
 
+// Ten thousand bits at random, of all three files. No bit is without meaning: even the blanks of the JSON count.
 BOOST_AUTO_TEST_CASE(EveryFlippedBitIsFound) {
   const std::string at = save(11).folder;
   Random random(3);
-  for (int i = 0; i < 4000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     std::string& bytes = disk->bytes(join_path(at, kCheckpointFiles[random.below(3)]));
     const size_t byte = random.below(bytes.size());
     const auto mask = static_cast<char>(1 << random.below(8));
@@ -150,6 +151,27 @@ BOOST_AUTO_TEST_CASE(AFileCutShortLengthenedOrMissingIsFound) {
     BOOST_TEST(disk->remove_file(join_path(other, name)).has_value());
     BOOST_TEST(verified(*this, other).error().message.find(name) != std::string::npos);
   }
+}
+
+// What disks really do: blocks of zeros, bytes of another file, an end that grew.
+BOOST_AUTO_TEST_CASE(ARunOfBytesThatChangedOrWasAddedIsFound) {
+  const std::string at = save(11).folder;
+  Random random(4);
+  for (int i = 0; i < 10'000; ++i) {
+    std::string& bytes = disk->bytes(join_path(at, kCheckpointFiles[random.below(3)]));
+    const std::string whole = bytes;
+    const size_t begin = random.below(whole.size() + 1), count = 1 + random.below(64);
+    std::string run(count, '\0');
+    if (random.chance(0.5))
+      for (char& byte : run) byte = static_cast<char>(random.below(256));
+    if (random.chance(0.5))
+      bytes.insert(begin, run);
+    else
+      bytes.replace(begin, count, run);
+    BOOST_TEST((bytes == whole || !verified(*this, at)), count << " bytes at " << begin);
+    bytes = whole;
+  }
+  BOOST_TEST(verified(*this, at).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(TheErrorOfADamagedFileNamesIt) {
@@ -211,12 +233,25 @@ BOOST_AUTO_TEST_CASE(ASealedManifestThatMakesNoSenseIsRefused) {
                                                         {"[\n      8,", seven_dimensions},
                                                         {"\"bias\"", "\"odd\""},
                                                         {"\"step\": 0", "\"step\": \"0\""},
+                                                        {"\"step\": 0", "\"step\": 1e+300"},
+                                                        {"\"step\": 0", "\"step\": true"},
+                                                        {"\"count\": 48", "\"count\": 18446744073709551615"},
                                                         {"\"optimizer\"", "\"optimiser\""}}) {
     const auto parsed = parse_manifest(resealed(text, from, to), "x");
     BOOST_REQUIRE_MESSAGE(!parsed.has_value(), to);
     BOOST_TEST(parsed.error().message.find("is not a checkpoint's manifest") != std::string::npos,
                parsed.error().message);
   }
+}
+
+BOOST_AUTO_TEST_CASE(ASealedManifestThatSpeaksTwiceOfATensorIsRefused) {
+  const std::string at = save(11).folder;
+  std::string& text = disk->bytes(join_path(at, "manifest.json"));
+  text = resealed(text, "\"norm.scale\"", "\"fc1.bias\"");
+  const auto checkpoint = verified(*this, at);
+  BOOST_REQUIRE(!checkpoint.has_value());
+  BOOST_TEST(checkpoint.error().message.find("speaks twice of fc1.bias") != std::string::npos,
+             checkpoint.error().message);
 }
 
 BOOST_AUTO_TEST_CASE(RealFilesHoldWhatWasSaved) {

@@ -102,6 +102,12 @@ BOOST_AUTO_TEST_CASE(AHeaderThatLiesIsRefusedBeforeMemoryIsTaken) {
   BOOST_TEST(buffer_stats().used_bytes == before);
 }
 
+BOOST_AUTO_TEST_CASE(ALastDimensionOfZeroDoesNotExcuseThoseBeforeIt) {
+  const TempFolder folder;
+  const std::string none = bytes({0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0});
+  BOOST_TEST(says(read_idx(folder.write("a", none)), {"4294967295 x 4294967295 x 0"}));
+}
+
 BOOST_AUTO_TEST_CASE(DamagedCompressedDataIsAnError) {
   const TempFolder folder;
   std::string damaged = gzipped(kImages);

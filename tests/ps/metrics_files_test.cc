@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <tests/support/temp_folder.h>
+#include <troupe/ps/metrics/cut_rows.h>
 #include <troupe/ps/metrics/log.h>
 #include <troupe/ps/metrics/metrics_writer.h>
 #include <troupe/ps/metrics/run_folder.h>
@@ -57,6 +58,33 @@ BOOST_AUTO_TEST_CASE(AResumedRunContinuesItsFiles) {
   const std::string text = folder.read("m.csv");
   BOOST_TEST(std::count(text.begin(), text.end(), '\n') == 3);
   BOOST_TEST(text.find("time_s") == text.rfind("time_s"));
+}
+
+BOOST_AUTO_TEST_CASE(RowsAfterTheResumedStepAreCutOff) {
+  const TempFolder folder;
+  const auto write = [&](std::initializer_list<int64_t> steps) {
+    auto writer = MetricsWriter::open(folder / "m.csv", folder / "m.jsonl");
+    for (const int64_t step : steps) writer->write(row_of_step(step));
+  };
+  write({5, 10, 10});
+  const std::string csv = folder.read("m.csv"), jsonl = folder.read("m.jsonl");
+  write({11, 15});
+  for (const char* name : {"m.csv", "m.jsonl"}) BOOST_TEST(cut_rows_after(folder / name, 10).has_value());
+  BOOST_TEST(folder.read("m.csv") == csv);
+  BOOST_TEST(folder.read("m.jsonl") == jsonl);
+  for (const char* name : {"m.csv", "m.jsonl"}) BOOST_TEST(cut_rows_after(folder / name, 0).has_value());
+  BOOST_TEST(folder.read("m.csv") == csv.substr(0, csv.find('\n') + 1));
+  BOOST_TEST(folder.read("m.jsonl") == "");
+}
+
+BOOST_AUTO_TEST_CASE(ALineWithoutAnEndIsCutOff) {
+  const TempFolder folder;
+  for (int64_t step : {1, 2}) MetricsWriter::open(folder / "m.csv", "")->write(row_of_step(step));
+  const std::string text = folder.read("m.csv");
+  folder.write("m.csv", text.substr(0, text.size() - 4));
+  BOOST_TEST(cut_rows_after(folder / "m.csv", 10).has_value());
+  BOOST_TEST(folder.read("m.csv") == text.substr(0, text.rfind('\n', text.size() - 2) + 1));
+  BOOST_TEST(cut_rows_after(folder / "absent.csv", 10).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(ADivergedLossIsValidJson) {

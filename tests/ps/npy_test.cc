@@ -97,6 +97,7 @@ BOOST_AUTO_TEST_CASE(AShapeThatDoesNotFitTheFileIsAnErrorThatNamesBoth) {
   BOOST_TEST(says(npy(1, dict("<f4", "(1,)"), raw<float>({1, 2})), "4 bytes, but 8 bytes follow"));
   BOOST_TEST(
       says(npy(1, dict("<f4", "(4611686018427387904, 8)"), raw<float>({1, 2})), "damaged or cut short"));
+  BOOST_TEST(says(npy(1, dict("|u1", "(4611686018427387904, 3, 0)"), ""), "damaged or cut short"));
 }
 
 BOOST_AUTO_TEST_CASE(AHeaderLongerThanTheFileIsAnError) {

@@ -18,19 +18,24 @@ class MemoryDisk : public ps::FileOps {
   enum class Fault {
     none,
     full,          ///< ErrorKind::exhausted, once
-    cut_short,     ///< a write writes half and then finds the disk full; other calls: as full
+    cut_short,     ///< a write writes a part (half) and then finds the disk full; other calls: as full
     input_output,  ///< ErrorKind::failed, once
-    crash,         ///< a write writes half; this call and every later one fails
+    crash,         ///< a write writes a part (half); this call and every later one fails
   };
   /// What a crash leaves of what was not synced.
   enum class Kept {
-    all,   ///< the process was killed, the machine lives
-    none,  ///< the power failed
-    some,  ///< the power failed; each folder and each file had got to the disk, wholly or in part, or not
+    all,    ///< the process was killed, the machine lives
+    none,   ///< the power failed
+    some,   ///< the power failed; each folder and each file had got to the disk, wholly or in part, or not
+    zeros,  ///< as some, and a file's part that had not got there is zeros of its length
   };
 
   /// The `call`-th changing call from now (1 is the next) meets the fault.
-  void fail_at(int64_t call, Fault fault) { calls_ = 0, fault_at_ = call, fault_ = fault; }
+  void fail_at(int64_t call, Fault fault) { calls_ = 0, fault_at_ = fault_until_ = call, fault_ = fault; }
+  /// And so does every one after it: a disk that stays full, or is broken.
+  void fail_from(int64_t call, Fault fault) { fail_at(call, fault), fault_until_ = INT64_MAX; }
+  /// A faulty write gets so much of its bytes to the disk: 0 none, 1 all of them before it fails.
+  void cut_writes_to(double share) { written_share_ = share; }
   int64_t calls() const { return calls_; }
   /// Bytes of files that it has room for.
   void set_capacity(uint64_t bytes) { capacity_ = bytes; }
@@ -143,7 +148,7 @@ class MemoryDisk : public ps::FileOps {
       const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       if (const auto ok = disk_.step("write", path_); !ok) {
         if (disk_.met_ == Fault::crash || disk_.met_ == Fault::cut_short)
-          file_->now += text.substr(0, text.size() / 2);
+          file_->now += text.substr(0, static_cast<size_t>(static_cast<double>(text.size()) * disk_.written_share_));
         return ok;
       }
       if (disk_.used(disk_.root_) + text.size() > disk_.capacity_)
@@ -188,7 +193,8 @@ class MemoryDisk : public ps::FileOps {
 
   Status step(const char* what, const std::string& path) {
     if (dead_) return dead();
-    if (++calls_ != fault_at_ || fault_ == Fault::none) return {};
+    ++calls_;
+    if (calls_ < fault_at_ || calls_ > fault_until_ || fault_ == Fault::none) return {};
     met_ = fault_;
     if (fault_ == Fault::crash) return dead_ = true, dead();
     const bool full = fault_ != Fault::input_output;
@@ -197,14 +203,17 @@ class MemoryDisk : public ps::FileOps {
   }
 
   static void settle(Folder& folder, Kept kept, Random& random) {
-    if (kept == Kept::none || (kept == Kept::some && random.chance(0.5))) folder.now = folder.durable;
+    const bool in_part = kept == Kept::some || kept == Kept::zeros;
+    if (kept == Kept::none || (in_part && random.chance(0.5))) folder.now = folder.durable;
     folder.durable = folder.now;
     for (auto& [name, entry] : folder.now) {
       if (entry.folder) settle(*entry.folder, kept, random);
       if (!entry.file || entry.file->now == entry.file->durable) continue;
       File& file = *entry.file;
       if (kept == Kept::none) file.now = file.durable;
-      if (kept == Kept::some) file.now.resize(random.below(file.now.size() + 1));
+      const size_t length = file.now.size();
+      if (in_part) file.now.resize(random.below(length + 1));
+      if (kept == Kept::zeros) file.now.resize(length, '\0');
       file.durable = file.now;
     }
   }
@@ -253,7 +262,8 @@ class MemoryDisk : public ps::FileOps {
   Folder* folder_of(const std::string& path) { return open_folder(ps::parent_path(path)); }
 
   Folder root_;
-  int64_t calls_ = 0, fault_at_ = 0;
+  int64_t calls_ = 0, fault_at_ = 0, fault_until_ = 0;
+  double written_share_ = 0.5;
   Fault fault_ = Fault::none, met_ = Fault::none;
   uint64_t capacity_ = uint64_t{1} << 40;
   bool dead_ = false;

@@ -4,6 +4,7 @@
 //   troupe-sim --seeds 17 --trace            what happens in seed 17, message by message
 //
 // A seed that violates a rule is printed with what happens in it and the command that replays it.
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,11 +73,14 @@ bool parse(int argc, char** argv, Arguments& a) {
   return argc > 1 && a.first <= a.last;
 }
 
+std::string replay_command(const Arguments& a, uint64_t seed) {
+  return cat("build/troupe-sim", a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --seeds ", seed, "..", seed, " --trace");
+}
+
 void report(const sim::Scenario& scenario, const sim::SimulationResult& result, const Arguments& a) {
   const sim::SimulationResult again = sim::simulate(scenario, a.trace ? 1'000'000 : 60);
   std::cout << cat("seed ", scenario.seed, " violates ", *result.violation, "\n", describe(scenario), "last events:\n",
-                   again.trace, "replay: build/troupe-sim", a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --seeds ",
-                   scenario.seed, "..", scenario.seed, " --trace\n\n")
+                   again.trace, "replay: ", replay_command(a, scenario.seed), "\n\n")
             << std::flush;
 }
 
@@ -84,10 +88,11 @@ struct Sum {
   int64_t seeds = 0, violating = 0, events = 0;
 };
 
-/// Every `jobs`-th seed from `first` on.
-Sum run(const Arguments& a, uint64_t first) {
+/// Every `jobs`-th seed from `first` on; `current` always holds the one that runs.
+Sum run(const Arguments& a, uint64_t first, volatile uint64_t& current) {
   Sum sum;
   for (uint64_t seed = first; seed <= a.last && sum.violating < a.stop_after; seed += static_cast<uint64_t>(a.jobs)) {
+    current = seed;
     const sim::Scenario scenario = sim::make_scenario(seed);
     sim::SimulationResult result = sim::simulate(scenario);
     ++sum.seeds;
@@ -104,30 +109,54 @@ Sum run(const Arguments& a, uint64_t first) {
   return sum;
 }
 
-/// Each job in a process of its own, which answers through a pipe.
+struct Job {
+  pid_t process = 0;
+  int answer = -1;  ///< the pipe's end that is read
+};
+
+/// What one job found; one that ended without an answer crashed in the seed it had begun.
+Sum answer_of(const Job& job, const Arguments& a, uint64_t current) {
+  Sum sum;
+  const bool answered = read(job.answer, &sum, sizeof sum) == sizeof sum;
+  close(job.answer);
+  int status = 0;
+  waitpid(job.process, &status, 0);
+  if (answered) return sum;
+  std::cout << cat("seed ", current, " crashed the process that ran it (",
+                   WIFSIGNALED(status) ? cat("signal ", WTERMSIG(status), ", ", strsignal(WTERMSIG(status)))
+                                       : cat("exit status ", WEXITSTATUS(status)),
+                   "); the seeds that were left to it did not run\nreplay: ", replay_command(a, current), "\n\n")
+            << std::flush;
+  return {0, 1, 0};
+}
+
+/// Each job in a process of its own, which answers through a pipe and shows its seed in shared memory.
 Sum run_jobs(const Arguments& a) {
-  if (a.jobs == 1) return run(a, a.first);
-  std::vector<int> pipes;
+  uint64_t here = 0;
+  if (a.jobs == 1) return run(a, a.first, here);
+  const size_t bytes = static_cast<size_t>(a.jobs) * sizeof(uint64_t);
+  void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return {0, 1, 0};
+  auto* current = static_cast<uint64_t*>(shared);
+  std::vector<Job> jobs;
   for (int job = 0; job < a.jobs; ++job) {
     int ends[2];
     if (pipe(ends) != 0) return {0, 1, 0};
-    if (fork() == 0) {
-      const Sum sum = run(a, a.first + static_cast<uint64_t>(job));
+    const pid_t process = fork();
+    if (process == 0) {
+      const Sum sum = run(a, a.first + static_cast<uint64_t>(job), current[job]);
       std::cout << std::flush;
       _exit(write(ends[1], &sum, sizeof sum) == sizeof sum ? 0 : 1);
     }
     close(ends[1]);
-    pipes.push_back(ends[0]);
+    jobs.push_back({process, ends[0]});
   }
   Sum all;
-  for (const int end : pipes) {
-    Sum sum;
-    if (read(end, &sum, sizeof sum) != sizeof sum) sum = {0, 1, 0};  // it crashed
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    const Sum sum = answer_of(jobs[job], a, current[job]);
     all.seeds += sum.seeds, all.violating += sum.violating, all.events += sum.events;
-    close(end);
   }
-  while (wait(nullptr) > 0) {
-  }
+  munmap(shared, bytes);
   return all;
 }
 
