@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/request_check.h>
 
 namespace troupe::ps {
 
@@ -41,10 +42,23 @@ WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   return out;
 }
 
+Status WorkerCore::check(const Membership& membership) const {
+  TROUPE_TRY(check_membership(membership));
+  if (options_.self.index >= membership.workers.size())
+    return fail(ErrorKind::invalid, cat("the membership has ", membership.workers.size(), " workers"));
+  const std::vector<LayerSpec>& theirs = membership.layout->layers;
+  bool same = theirs.size() == layers_.size();
+  for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
+  if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
+  return {};
+}
+
 void WorkerCore::on(Effects& out, const Membership& membership, Generation generation) {
   if (generation < membership_.generation) return;
   const bool news = generation > membership_.generation;
   if (news) {
+    if (const Status possible = check(membership); !possible)
+      return to_coordinator(out, Fault{cat(options_.self, ": ", possible.error().message)});
     if (membership.workers[options_.self.index] != options_.self.incarnation) {
       out.finished = true;  // somebody else fills this slot now
       return;
@@ -98,6 +112,8 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
   if (reply.parcel >= parcels_.size()) return;
   ParcelState& parcel = parcels_[reply.parcel];
   if (!parcel.pulling || parcel.pulling->ticket != reply.ticket) return;
+  if (const Status fits = check_pull_reply(reply, layout()); !fits)
+    return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
   parcel.arrived_step = reply.step;
   parcel.arrived = reply;

@@ -109,6 +109,7 @@ class WorkerCore {
   void send(Effects& out, Endpoint to, Message body) const;
   void to_coordinator(Effects& out, Message body) const { send(out, options_.coordinator, std::move(body)); }
 
+  Status check(const Membership& membership) const;
   void on(Effects& out, const Membership& membership, Generation generation);
   void on(Effects& out, const Work& work);
   void on(Effects& out, const WorkDoneAck& ack);

@@ -125,4 +125,25 @@ Status check_install(const Install& install, const Layout& layout, ServerId serv
   return {};
 }
 
+Status check_pull_reply(const PullReply& reply, const Layout& layout) {
+  if (reply.parcel >= layout.parcels.size()) return fail(ErrorKind::invalid, cat("there is no parcel ", reply.parcel));
+  const Parcel& parcel = layout.parcels[reply.parcel];
+  const auto fits = [](const Tensor& values, const Slice& slice) {
+    return values && values.dtype() == DType::f32 && values.count() == slice.count();
+  };
+  const bool all_reduced = parcel.policy.mode == Mode::all_reduce;
+  if (reply.values.size() != parcel.slices.size() || (all_reduced && reply.state.size() != parcel.slices.size()))
+    return fail(ErrorKind::invalid, cat("parcel ", reply.parcel, " has ", parcel.slices.size(), " slices, the answer ",
+                                        reply.values.size(), " values and ", reply.state.size(), " states"));
+  for (size_t i = 0; i < parcel.slices.size(); ++i) {
+    const Slice& slice = layout.slices[parcel.slices[i]];
+    bool good = fits(reply.values[i], slice);
+    if (all_reduced)
+      for (const Tensor& vector : reply.state[i].state) good = good && fits(vector, slice);
+    if (!good)
+      return fail(ErrorKind::invalid, cat("the answer's slice ", slice.id, " is not of ", slice.count(), " floats"));
+  }
+  return {};
+}
+
 }  // namespace troupe::ps

@@ -18,6 +18,10 @@ Status check_push(const Push& push, const Layout& layout, ServerId server);
 
 Status check_pull(const Pull& pull, const Layout& layout, ServerId server);
 
+/// For a worker: a value of the right size for every slice of the parcel, and for all-reduced ones a state each whose
+/// vectors have that size.
+Status check_pull_reply(const PullReply& reply, const Layout& layout);
+
 /// All slices are `server`'s and all-reduced, each with `states` optimizer vectors.
 Status check_install(const Install& install, const Layout& layout, ServerId server, size_t states);
 

@@ -66,7 +66,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_run_in_one_process_places_everything_there) {
+BOOST_AUTO_TEST_CASE(ARunInOneProcessPlacesEverythingThere) {
   World w(0);
   BOOST_TEST(w.roster->complete());
   w.roster->place_all();
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(a_run_in_one_process_places_everything_there) {
   BOOST_TEST(*w.roster->home(Role::server, 0) == (Endpoint{Role::node, 0, 1}));
 }
 
-BOOST_AUTO_TEST_CASE(with_as_many_nodes_as_slots_each_holds_one) {
+BOOST_AUTO_TEST_CASE(WithAsManyNodesAsSlotsEachHoldsOne) {
   World w(4);
   for (int i = 0; i < 4; ++i) w.join(i, 10 + i);
   BOOST_TEST(w.roster->complete());
@@ -82,14 +82,14 @@ BOOST_AUTO_TEST_CASE(with_as_many_nodes_as_slots_each_holds_one) {
   for (const Endpoint& node : w.roster->ready()) BOOST_TEST(w.roster->slots_of(node).size() == 1u);
 }
 
-BOOST_AUTO_TEST_CASE(a_hello_said_again_gets_the_same_place) {
+BOOST_AUTO_TEST_CASE(AHelloSaidAgainGetsTheSamePlace) {
   World w(1);
   const Endpoint first = w.welcome(-1, 7);
   BOOST_TEST(w.welcome(-1, 7) == first);
   BOOST_TEST(w.welcome(-1, 8) != first);
 }
 
-BOOST_AUTO_TEST_CASE(a_node_gets_only_what_it_takes) {
+BOOST_AUTO_TEST_CASE(ANodeGetsOnlyWhatItTakes) {
   World w(2);
   Hello workers, servers;
   workers.takes_servers = servers.takes_workers = false;
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(a_node_gets_only_what_it_takes) {
   BOOST_TEST(w.roster->home(Role::worker, 0)->index == 0u);
 }
 
-BOOST_AUTO_TEST_CASE(nodes_none_of_which_takes_servers_are_not_enough) {
+BOOST_AUTO_TEST_CASE(NodesNoneOfWhichTakesServersAreNotEnough) {
   World w(1);
   Hello workers;
   workers.takes_servers = false;
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(nodes_none_of_which_takes_servers_are_not_enough) {
   BOOST_TEST(w.roster->missing() == "1 of 1 nodes have joined; none of them takes servers");
 }
 
-BOOST_AUTO_TEST_CASE(another_model_is_refused_with_both_sides) {
+BOOST_AUTO_TEST_CASE(AnotherModelIsRefusedWithBothSides) {
   World w(1);
   Ready other = w.ready();
   other.layers[0].params[0].shape = Shape{2, 8};
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(another_model_is_refused_with_both_sides) {
   BOOST_TEST(!w.roster->complete());
 }
 
-BOOST_AUTO_TEST_CASE(another_config_is_refused_with_both_hashes) {
+BOOST_AUTO_TEST_CASE(AnotherConfigIsRefusedWithBothHashes) {
   World w(1);
   Ready other = w.ready();
   other.config_hash = "beef";
@@ -130,14 +130,14 @@ BOOST_AUTO_TEST_CASE(another_config_is_refused_with_both_hashes) {
   BOOST_TEST(holds(why, "c0ffee"));
 }
 
-BOOST_AUTO_TEST_CASE(other_data_is_refused) {
+BOOST_AUTO_TEST_CASE(OtherDataIsRefused) {
   World w(1);
   Ready other = w.ready();
   other.train_samples = 99;
   BOOST_TEST(holds(rejection(w.hear(w.welcome(0, 1), other)), "99 training"));
 }
 
-BOOST_AUTO_TEST_CASE(who_is_missing_at_the_start_is_named) {
+BOOST_AUTO_TEST_CASE(WhoIsMissingAtTheStartIsNamed) {
   World w(3);
   w.tick_at(0);
   w.roster->set_now_ms(4500);
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE(who_is_missing_at_the_start_is_named) {
              "the run did not begin within 5 s: 1 of 3 nodes have joined; missing: node 0, node 2 (host:2 prepares)");
 }
 
-BOOST_AUTO_TEST_CASE(a_node_that_says_nothing_for_a_lease_is_lost) {
+BOOST_AUTO_TEST_CASE(ANodeThatSaysNothingForALeaseIsLost) {
   World w(1);
   const Endpoint node = w.join(0, 1);
   BOOST_TEST(w.tick_at(1000).lost.empty());
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_node_that_says_nothing_for_a_lease_is_lost) {
   BOOST_TEST(!w.roster->knows(node));
 }
 
-BOOST_AUTO_TEST_CASE(a_broken_connection_leaves_two_heartbeats) {
+BOOST_AUTO_TEST_CASE(ABrokenConnectionLeavesTwoHeartbeats) {
   World w(1);
   const Endpoint node = w.join(0, 1);
   w.roster->link_lost(0);
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(a_broken_connection_leaves_two_heartbeats) {
   BOOST_TEST(w.tick_at(500).lost.empty());  // it lives: only its connection broke
 }
 
-BOOST_AUTO_TEST_CASE(a_new_process_in_a_place_means_that_the_old_one_is_gone) {
+BOOST_AUTO_TEST_CASE(ANewProcessInAPlaceMeansThatTheOldOneIsGone) {
   World w(1);
   const Endpoint node = w.join(0, 1);
   Hello hello;
@@ -184,14 +184,14 @@ BOOST_AUTO_TEST_CASE(a_new_process_in_a_place_means_that_the_old_one_is_gone) {
   BOOST_TEST(std::get<Welcome>(out.say[0].second).node.incarnation == node.incarnation + 1);
 }
 
-BOOST_AUTO_TEST_CASE(whoever_was_taken_for_dead_is_told_to_end) {
+BOOST_AUTO_TEST_CASE(WhoeverWasTakenForDeadIsToldToEnd) {
   World w(1);
   const Endpoint node = w.join(0, 1);
   w.tick_at(1001);
   BOOST_TEST(holds(rejection(w.hear(node, Heartbeat{})), "goes on without this process"));
 }
 
-BOOST_AUTO_TEST_CASE(what_a_lost_node_held_waits_for_a_new_process_and_then_goes_to_another) {
+BOOST_AUTO_TEST_CASE(WhatALostNodeHeldWaitsForANewProcessAndThenGoesToAnother) {
   World w(2);
   w.join(0, 1);
   w.join(1, 2);
@@ -207,7 +207,7 @@ BOOST_AUTO_TEST_CASE(what_a_lost_node_held_waits_for_a_new_process_and_then_goes
   BOOST_TEST(spare != before);
 }
 
-BOOST_AUTO_TEST_CASE(a_node_that_leaves_gets_nothing_more) {
+BOOST_AUTO_TEST_CASE(ANodeThatLeavesGetsNothingMore) {
   World w(1, 1, 1);
   const Endpoint node = w.join(0, 1);
   w.roster->place_all();
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_node_that_leaves_gets_nothing_more) {
   BOOST_TEST(!w.roster->place(Role::worker, 0).has_value());
 }
 
-BOOST_AUTO_TEST_CASE(routes_are_said_again_to_a_node_that_missed_them) {
+BOOST_AUTO_TEST_CASE(RoutesAreSaidAgainToANodeThatMissedThem) {
   World w(1);
   const Endpoint node = w.join(0, 1);
   const uint64_t version = w.roster->next_routes({}).version;

@@ -102,6 +102,40 @@ BOOST_AUTO_TEST_CASE(ACopyOfAnOldVerdictDoesNotReplaceOneThatCameEarly) {
   BOOST_TEST(worker.applying() == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(AnAnswerThatDoesNotFitTheLayoutIsAFaultAndNotTaken) {
+  Worker worker;
+  Work work{1};
+  work.range.count = 2;
+  worker.hear(kCoordinator, work);
+  const Pull pull = worker.said<Pull>().at(0);
+  PullReply reply{pull.parcel, pull.step, pull.ticket, {Tensor::zeros({kCount + 1})}};
+  reply.state = {{0, Tensor::zeros({kCount}), {}, 0}};
+  worker.hear(kServer, reply);
+  BOOST_TEST(worker.said<Fault>().size() == 1u);
+  reply.values = {Tensor::zeros({kCount})};
+  reply.state[0].state = {Tensor::zeros({1})};
+  worker.hear(kServer, reply);
+  BOOST_TEST(worker.said<Fault>().size() == 1u);
+  reply.state.clear();
+  worker.hear(kServer, reply);
+  BOOST_TEST(worker.said<Fault>().size() == 1u);
+  BOOST_TEST(worker.tasks.empty());
+}
+
+BOOST_AUTO_TEST_CASE(AMembershipOfAnotherModelIsAFaultAndNotTaken) {
+  Worker worker;
+  LayerSpec other = Worker::layer();
+  other.count = kCount + 1;
+  other.params[0].shape = Shape{kCount + 1};
+  auto layout = std::make_shared<Layout>(make_layout({other}, {{Mode::all_reduce}}, {}));
+  worker.sent.clear();
+  worker.generation = 2;
+  worker.hear(kCoordinator, Membership{2, {1, 1}, {1}, layout, 0});
+  BOOST_TEST(worker.said<Fault>().size() == 1u);
+  worker.hear(kCoordinator, Membership{2, {1}, {1}, layout, 0});
+  BOOST_TEST(worker.said<Fault>().size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(AfterARebaseNothingOldIsBroughtHome) {
   Worker worker;
   worker.begin(1, 0);

@@ -19,4 +19,5 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_bench_many(*bench, exit_code);
   add_bench_policies(*bench, exit_code);
   add_bench_scaling(*bench, exit_code);
+  add_bench_network(*bench, exit_code);
 }

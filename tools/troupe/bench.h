@@ -20,6 +20,7 @@ void add_bench_pull(CLI::App& bench, int& exit_code);
 void add_bench_many(CLI::App& bench, int& exit_code);
 void add_bench_policies(CLI::App& bench, int& exit_code);
 void add_bench_scaling(CLI::App& bench, int& exit_code);
+void add_bench_network(CLI::App& bench, int& exit_code);
 
 /// Seconds on the monotonic clock.
 double now_s();

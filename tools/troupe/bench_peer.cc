@@ -1,0 +1,235 @@
+#include "bench_peer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <iostream>
+#include <stdexcept>
+
+#include <troupe/actors/mail.h>
+#include <troupe/actors/server.h>
+#include <troupe/actors/system_config.h>
+#include <troupe/ps/param/layout.h>
+
+#include "bench.h"
+
+using namespace troupe;
+
+namespace {
+
+const ps::Endpoint kServer{ps::Role::server, 0, 1}, kCoordinator{ps::Role::coordinator, 0, 1},
+    kWorker{ps::Role::worker, 0, 1};
+constexpr uint32_t kWorkerNode = 0, kServerNode = 1;
+
+std::shared_ptr<const ps::Layout> layout_of(const BenchPeer::Options& o) {
+  ps::LayoutOptions layout;
+  layout.slice_bytes = o.elements * 4;
+  layout.fuse_bytes = 0;
+  return std::make_shared<const ps::Layout>(ps::make_layout(
+      synthetic_layers(o.parcels, o.elements), std::vector<ps::Policy>(o.parcels, {ps::Mode::async, 0}), layout));
+}
+
+std::shared_ptr<ps::NetworkTransport> open(const BenchPeer::Options& o, uint32_t node) {
+  ps::NetworkOptions options;
+  options.listen = o.listen.starts_with("ipc") ? cat(o.listen, '.', node) : o.listen;
+  auto network = ps::NetworkTransport::open(std::move(options));
+  if (!network) throw std::runtime_error(network.error().message);
+  (*network)->set_self(node);
+  return std::move(*network);
+}
+
+ps::Routes routes(ps::NodeAddress worker, ps::NodeAddress server) {
+  worker.node = kWorkerNode;
+  server.node = kServerNode;
+  return {1, {worker, server}, {{kWorker, kWorkerNode}, {kCoordinator, kWorkerNode}, {kServer, kServerNode}}};
+}
+
+// An address as one line: address, host and key. What a run's coordinator tells its nodes in Routes.
+std::string line_of(const ps::NodeAddress& a) { return cat(a.address, '\t', a.host, '\n'); }
+ps::NodeAddress address_of(const std::string& line) {
+  const auto tab = line.find('\t');
+  return {0, line.substr(0, tab), "", line.substr(tab + 1, line.find('\n') - tab - 1)};
+}
+
+/// One operation a parcel is under way; the next begins when it is done.
+struct Client {
+  std::shared_ptr<ps::NetworkTransport> network;
+  std::vector<Tensor> gradients;  ///< by parcel
+  size_t parcels = 1;
+  ps::Sequence sequence = 1;
+  std::vector<ps::Step> steps;
+  std::vector<int> missing;       ///< answers of the operation under way, by parcel
+  BenchPeer::Operation operation{};
+  int64_t left = 0, under_way = 0;
+  std::promise<void>* done = nullptr;
+
+  void begin(ps::ParcelId parcel) {
+    --left, ++under_way;
+    missing[parcel] = operation == BenchPeer::Operation::push_pull ? 2 : 1;
+    const ps::Step step = steps[parcel];
+    if (operation != BenchPeer::Operation::pull) {
+      ps::Push push;
+      push.sequence = sequence++;
+      push.parcel = parcel;
+      push.step = push.schedule_step = step;
+      push.samples = 1;
+      push.gradients = {gradients[parcel]};
+      network->send({kWorker, kServer, 1, std::move(push)});
+      ++steps[parcel];
+    }
+    if (operation != BenchPeer::Operation::push)
+      network->send({kWorker, kServer, 1, ps::Pull{parcel, steps[parcel], static_cast<uint64_t>(steps[parcel]) + 1}});
+  }
+  void answered(ps::ParcelId parcel) {
+    if (parcel >= missing.size() || missing[parcel] == 0 || --missing[parcel] > 0) return;
+    --under_way;
+    if (left > 0) return begin(parcel);
+    if (under_way == 0 && done) std::exchange(done, nullptr)->set_value();
+  }
+  void hear(const ps::Envelope& envelope) {
+    if (const auto* ack = std::get_if<ps::PushAck>(&envelope.body)) answered(ack->parcel);
+    if (const auto* reply = std::get_if<ps::PullReply>(&envelope.body)) answered(reply->parcel);
+    if (const auto* refused = std::get_if<ps::Refused>(&envelope.body))
+      TROUPE_CHECK(false, "the server refused parcel ", refused->parcel, ": ", refused->detail);
+  }
+};
+
+struct Order {
+  BenchPeer::Operation operation{};
+  int64_t count = 0;
+  std::promise<void>* done = nullptr;
+};
+using OrderPtr = std::shared_ptr<const Order>;
+
+}  // namespace
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(OrderPtr)
+
+struct BenchPeer::Impl {
+  Options options;
+  pid_t child = -1;
+  int child_input = -1;
+  SystemConfig config{2};
+  caf::actor_system system{config};
+  std::shared_ptr<ps::NetworkTransport> network;
+  caf::actor worker;
+
+  ps::NodeAddress start_child(const ps::NodeAddress& own);
+};
+
+ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
+  int in[2], out[2];
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("cannot make pipes");
+  const std::vector<std::string> words = {"troupe", "bench", "peer", "--listen", options.listen, "--parcels",
+                                          cat(options.parcels), "--elements", cat(options.elements)};
+  child = ::fork();
+  if (child == 0) {
+    ::dup2(in[0], STDIN_FILENO);
+    ::dup2(out[1], STDOUT_FILENO);
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  ::close(in[0]);
+  ::close(out[1]);
+  child_input = in[1];
+  const std::string line = line_of(own);
+  if (::write(child_input, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    throw std::runtime_error("the other process does not read");
+  std::string answer;
+  for (char byte = 0; ::read(out[0], &byte, 1) == 1 && byte != '\n';) answer += byte;
+  ::close(out[0]);
+  if (answer.empty()) throw std::runtime_error("the other process did not come up");
+  return address_of(answer + '\n');
+}
+
+BenchPeer::BenchPeer(Options options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = options;
+  impl_->network = open(options, kWorkerNode);
+  const ps::NodeAddress own = impl_->network->address();
+  impl_->network->set_routes(routes(own, impl_->start_child(own)));
+
+  auto client = std::make_shared<Client>();
+  client->network = impl_->network;
+  client->parcels = options.parcels;
+  client->gradients = synthetic_gradients(synthetic_layers(options.parcels, options.elements));
+  client->steps.assign(options.parcels, 0);
+  client->missing.assign(options.parcels, 0);
+  impl_->worker = impl_->system.spawn([client](caf::event_based_actor*) -> caf::behavior {
+    return {[client](const ps::EnvelopePtr& envelope) { client->hear(*envelope); },
+            [client](const OrderPtr& order) {
+              client->operation = order->operation;
+              client->left = order->count;
+              client->done = order->done;
+              for (ps::ParcelId p = 0; p < client->parcels && client->left > 0; ++p) client->begin(p);
+            }};
+  });
+  impl_->network->attach(kWorker, [to = impl_->worker](ps::EnvelopePtr e) { caf::anon_send(to, std::move(e)); });
+
+  std::promise<void> joined;
+  std::atomic<bool> heard{false};
+  impl_->network->attach(kCoordinator, [&](const ps::EnvelopePtr& envelope) {
+    if (std::holds_alternative<ps::MembershipAck>(envelope->body) && !heard.exchange(true)) joined.set_value();
+  });
+  ps::Membership membership;
+  membership.generation = 1;
+  membership.workers = membership.servers = {1};
+  membership.layout = layout_of(options);
+  membership.rebase = 0;
+  auto there = joined.get_future();
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    impl_->network->send({kCoordinator, kServer, 1, membership});
+    if (there.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready) {
+      impl_->network->attach(kCoordinator, [](const ps::EnvelopePtr&) {});
+      return;
+    }
+  }
+  throw std::runtime_error("the server in the other process did not answer");
+}
+
+BenchPeer::~BenchPeer() {
+  impl_->network->close();
+  caf::anon_send_exit(impl_->worker, caf::exit_reason::user_shutdown);
+  impl_->worker = nullptr;
+  ::close(impl_->child_input);
+  ::waitpid(impl_->child, nullptr, 0);
+}
+
+double BenchPeer::run(Operation operation, int64_t count) {
+  std::promise<void> done;
+  const double begin_s = now_s();
+  caf::anon_send(impl_->worker, std::make_shared<const Order>(Order{operation, count, &done}));
+  if (done.get_future().wait_for(std::chrono::seconds(60)) != std::future_status::ready)
+    throw std::runtime_error("no answer for a minute: a message was lost");
+  return now_s() - begin_s;
+}
+
+int serve_bench(const BenchPeer::Options& options) {
+  std::string line;
+  std::getline(std::cin, line);
+  const auto network = open(options, kServerNode);
+  network->set_routes(routes(address_of(line + '\n'), network->address()));
+  SystemConfig config(1);
+  caf::actor_system system(config);
+  ServerParts parts;
+  parts.options.self = kServer;
+  parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
+  parts.options.global_batch = 1;
+  parts.shard = std::make_unique<ps::Shard>(parts.options, ps::make_null_store(), [](const ps::Slice& slice) {
+    return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
+  });
+  parts.transport = network;
+  spawn_server(system, std::move(parts));
+  std::cout << line_of(network->address()) << std::flush;
+  while (std::getline(std::cin, line)) {
+  }
+  network->send({kCoordinator, kServer, 1, ps::Finish{}});
+  network->close();
+  return kOk;
+}
