@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   add_check(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);
+  add_keys(app, exit_code);
   add_bench(app, exit_code);
   if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
     std::cerr << "error: " << *unknown << std::endl;
