@@ -62,10 +62,11 @@ class IoLoop {
   void use_keys();
   void run();
   void drain();
+  void refresh();
   void serve_links(bool all);
   void serve_router();
-  void serve_router_monitor();
-  void send_answers();
+  void serve_handshakes();
+  bool send_answers();
   void wait(int timeout_ms);
   bool idle();
 
@@ -86,8 +87,13 @@ class IoLoop {
   SendQueue answers_;
   uint64_t made_ = 0;
 
-  std::set<Link*> readable_;  ///< by the last poll
+  std::atomic<bool> changed_{false};  ///< links_ or retired_
   std::atomic<bool> stopping_{false};
+
+  // The I/O thread's alone.
+  std::vector<std::shared_ptr<Link>> served_;  ///< as links_ when it last looked
+  std::set<Link*> readable_;                   ///< by the last poll
+  bool router_readable_ = true, handshakes_ = true;
   std::thread thread_;
 };
 
