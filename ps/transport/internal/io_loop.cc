@@ -250,7 +250,7 @@ void IoLoop::wait(int timeout_ms) {
     files.push_back({link->monitor_fd(), POLLIN, 0});
   }
   ::poll(files.data(), files.size(), timeout_ms);
-  wakeup_->clear();
+  if (files[0].revents) wakeup_->clear();
   router_readable_ = router_ && files[1].revents;
   handshakes_ = router_ && (files[2].revents || files[3].revents);
   readable_.clear();
