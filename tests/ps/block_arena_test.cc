@@ -25,6 +25,17 @@ BOOST_AUTO_TEST_CASE(FreeNeighboursGrowTogether) {
   BOOST_TEST(arena.take(256).value() == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(SmallBlocksThatAreHeldLeaveRoomForLargeOnes) {
+  BlockArena arena(1 << 20);
+  constexpr uint64_t kLarge = 600 << 10;
+  for (int i = 0; i < 50; ++i) {
+    const auto large = arena.take(kLarge);
+    BOOST_REQUIRE(large);
+    BOOST_REQUIRE(arena.take(1000));
+    arena.give_back(*large, kLarge);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ABlockThatNoGapHoldsIsRefused) {
   BlockArena arena(256);
   for (int i = 0; i < 4; ++i) arena.take(64);
@@ -47,7 +58,7 @@ BOOST_AUTO_TEST_CASE(EvenEmptyBlocksHavePlacesOfTheirOwn) {
 }
 
 BOOST_AUTO_TEST_CASE(NoByteIsHandedOutTwice) {
-  constexpr uint64_t kBytes = 1 << 16;
+  constexpr uint64_t kBytes = 1 << 20;
   BlockArena arena(kBytes);
   Random random(1);
   std::vector<bool> used(kBytes);
@@ -59,7 +70,7 @@ BOOST_AUTO_TEST_CASE(NoByteIsHandedOutTwice) {
     }
   };
   for (int i = 0; i < 3000; ++i) {
-    const uint64_t bytes = 1 + random.below(4000);
+    const uint64_t bytes = 1 + random.below(random.chance(0.2) ? 200'000 : 4000);
     if (const auto offset = random.chance(0.55) ? arena.take(bytes) : std::nullopt) {
       BOOST_REQUIRE(*offset + bytes <= kBytes);
       mark(blocks.emplace_back(*offset, bytes), true);

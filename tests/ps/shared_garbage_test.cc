@@ -38,12 +38,12 @@ BOOST_AUTO_TEST_CASE(AMessageThatNobodyChangedIsTaken) {
   BOOST_TEST(t.refusal() == "");
 }
 
-#define REFUSED(name, change, text)                                        \
-  BOOST_AUTO_TEST_CASE(name) {                                             \
-    Tampered t;                                                            \
-    t.ends.send(random_bytes(1, 10), {u8(random_bytes(2, 100))});          \
-    change;                                                                \
-    BOOST_TEST(t.refusal().find(text) != std::string::npos, t.refusal());  \
+#define REFUSED(name, change, text)                                       \
+  BOOST_AUTO_TEST_CASE(name) {                                            \
+    Tampered t;                                                           \
+    t.ends.send(random_bytes(1, 10), {u8(random_bytes(2, 100))});         \
+    change;                                                               \
+    BOOST_TEST(t.refusal().find(text) != std::string::npos, t.refusal()); \
   }
 
 REFUSED(ABlockNumberBeyondTheTableIsRefused, t.entry.block = shared::kBlocks, "outside of its arena")

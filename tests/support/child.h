@@ -1,7 +1,7 @@
 #pragma once
+#include <unistd.h>
 #include <csignal>
 #include <functional>
-#include <unistd.h>
 
 #include <sys/wait.h>
 

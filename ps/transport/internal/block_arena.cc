@@ -1,6 +1,7 @@
 #include <troupe/ps/transport/internal/block_arena.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <troupe/kernels/base/check.h>
 
@@ -18,11 +19,18 @@ uint64_t rounded(uint64_t bytes) {
 std::optional<uint64_t> BlockArena::take(uint64_t bytes) {
   if (free_.empty() || bytes > free_.back().end) return std::nullopt;  // also: rounding it up cannot overflow
   const uint64_t size = rounded(bytes);
-  const auto gap = std::find_if(free_.begin(), free_.end(), [&](const Gap& g) { return g.end - g.begin >= size; });
-  if (gap == free_.end()) return std::nullopt;
-  const uint64_t offset = gap->begin;
-  gap->begin += size;
-  if (gap->begin == gap->end) free_.erase(gap);
+  const auto holds = [&](const Gap& g) { return g.end - g.begin >= size; };
+  if (size < kLargeBytes) {
+    const auto gap = std::find_if(free_.begin(), free_.end(), holds);
+    if (gap == free_.end()) return std::nullopt;
+    const uint64_t offset = std::exchange(gap->begin, gap->begin + size);
+    if (gap->begin == gap->end) free_.erase(gap);
+    return offset;
+  }
+  const auto gap = std::find_if(free_.rbegin(), free_.rend(), holds);
+  if (gap == free_.rend()) return std::nullopt;
+  const uint64_t offset = gap->end -= size;
+  if (gap->begin == gap->end) free_.erase(std::prev(gap.base()));
   return offset;
 }
 

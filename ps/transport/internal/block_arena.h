@@ -5,12 +5,14 @@
 
 namespace troupe::ps {
 
-/// Which parts of a memory of `bytes` are free: numbers only, the memory may be anywhere. First fit from the low end,
-/// so that what was just given back, and is still in a cache, is taken again first; neighbours that are free grow
-/// together. Cost: linear in the number of gaps. Not thread-safe.
+/// Which parts of a memory of `bytes` are free: numbers only, the memory may be anywhere. Small blocks take the first gap
+/// from the low end, large ones the last from the high end: what was just given back, and is still in a cache, is taken
+/// again first, and small blocks that are held long do not cut up the room for large ones. Neighbours that are free
+/// grow together. Cost: linear in the number of gaps. Not thread-safe.
 class BlockArena {
  public:
   static constexpr uint64_t kAlignment = 64;
+  static constexpr uint64_t kLargeBytes = 64 << 10;
 
   explicit BlockArena(uint64_t bytes) { free_.push_back({0, bytes / kAlignment * kAlignment}); }
 

@@ -28,7 +28,7 @@ inline constexpr uint32_t kBitsAWord = 64;
 inline constexpr uint64_t kAlignment = 64;
 
 struct alignas(64) Entry {
-  std::atomic<uint64_t> turn;  ///< n: holds the n-th message, from 1
+  std::atomic<uint64_t> turn;    ///< n: holds the n-th message, from 1
   std::atomic<uint64_t> offset;  ///< of the block in the arena, a multiple of 64
   std::atomic<uint64_t> bytes;   ///< of the block
   std::atomic<uint64_t> head_bytes;

@@ -42,8 +42,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(FileDescriptor file, uin
   void* const at = ::mmap(nullptr, bytes + kPrefixBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED)
     return fail(ErrorKind::exhausted, cat("cannot map ", bytes, " bytes of shared memory: ", reason()));
-  return std::shared_ptr<SharedMemory>(
-      new SharedMemory(std::move(file), static_cast<std::byte*>(at), bytes, token));
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), static_cast<std::byte*>(at), bytes, token));
 }
 
 Result<std::shared_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {

@@ -45,8 +45,9 @@ Result<bool> SharedReceiver::receive(const Sink& sink) {
   const uint32_t payload_count = entry.payloads.load(std::memory_order_relaxed);
   const uint64_t arena_bytes = memory_->bytes() - sizeof(Control);
   const auto nonsense = [&](const char* what) {
-    return fail(ErrorKind::corrupt, cat("message ", received_ + 1, " in shared memory ", what, ": block ", block, " at ",
-                                        offset, ", ", bytes, " bytes, head ", head_bytes, ", payloads ", payload_count));
+    return fail(ErrorKind::corrupt,
+                cat("message ", received_ + 1, " in shared memory ", what, ": block ", block, " at ", offset, ", ",
+                    bytes, " bytes, head ", head_bytes, ", payloads ", payload_count));
   };
   if (block >= kBlocks || offset % kAlignment != 0 || offset > arena_bytes || bytes > arena_bytes - offset)
     return nonsense("lies outside of its arena");
