@@ -45,13 +45,16 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// `also` is called on the reader's thread with the link of each message.
 struct Listener {
+  explicit Listener(std::function<void(uint64_t)> also = [](uint64_t) {}) : also(std::move(also)) {}
+
   Log messages, broken;
-  std::function<void(uint64_t)> also = [](uint64_t) {};
+  const std::function<void(uint64_t)> also;
   std::unique_ptr<SharedReader> reader =
       SharedReader::start({[this](uint64_t link, std::span<const std::byte> head, std::vector<Tensor>) {
-                             messages.add(link, text_of(head));
                              also(link);
+                             messages.add(link, text_of(head));
                            },
                            [this](uint64_t link, const Error& error) { broken.add(link, error.message); }},
                           {})
@@ -90,28 +93,31 @@ BOOST_AUTO_TEST_CASE(ASleepingReaderIsWokenByEveryMessage) {
 }
 
 BOOST_AUTO_TEST_CASE(ALongQueueOfOneDoesNotKeepAnotherWaiting) {
-  Listener listener;
-  const auto busy = listener.sender(1), other = listener.sender(2);
-  std::atomic<int> before_other{0};
   std::mutex gate;
   std::unique_lock closed(gate);
-  listener.also = [&](uint64_t link) {
+  int before_other = 0;
+  bool other_came = false;
+  Listener listener([&](uint64_t link) {
     std::lock_guard wait(gate);
-    if (link == 1 && listener.messages.texts(2).empty()) ++before_other;
-  };
+    if (link == 2) other_came = true;
+    if (!other_came) ++before_other;
+  });
+  const auto busy = listener.sender(1), other = listener.sender(2);
   for (int i = 0; i < 1000; ++i) BOOST_REQUIRE(say(*busy, "x"));
   BOOST_TEST(say(*other, "y"));
   closed.unlock();
   BOOST_TEST(listener.messages.wait_for(1001));
+  closed.lock();
+  BOOST_TEST(other_came);
   BOOST_TEST(before_other < 100);
+  closed.unlock();
 }
 
 BOOST_AUTO_TEST_CASE(WhatWasSentBeforeItsDetachIsStillHandedOver) {
-  Listener listener;
-  const auto sender = listener.sender(1);
   std::mutex gate;
   std::unique_lock closed(gate);
-  listener.also = [&](uint64_t) { std::lock_guard wait(gate); };
+  Listener listener([&](uint64_t) { std::lock_guard wait(gate); });
+  const auto sender = listener.sender(1);
   for (int i = 0; i < 100; ++i) BOOST_REQUIRE(say(*sender, "x"));
   listener.reader->detach(1);
   closed.unlock();
@@ -131,10 +137,12 @@ BOOST_AUTO_TEST_CASE(ADetachedLinkIsReadNoMore) {
 }
 
 BOOST_AUTO_TEST_CASE(ASinkMayAttachAndDetach) {
-  Listener listener;
   std::shared_ptr<SharedSender> second;
-  listener.also = [&](uint64_t link) {
-    if (link != 1) return;
+  std::function<void()> move_on;
+  Listener listener([&](uint64_t link) {
+    if (link == 1) move_on();
+  });
+  move_on = [&] {
     listener.reader->detach(1);
     second = listener.sender(2);
     say(*second, "from the sink");
