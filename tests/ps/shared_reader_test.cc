@@ -62,7 +62,7 @@ struct Listener {
 
   std::shared_ptr<SharedSender> sender(uint64_t link) {
     auto made = SharedSender::create(Doorbell::open(reader->doorbell()).value(), kArena).value();
-    BOOST_REQUIRE(reader->attach(link, made->offer()));
+    TROUPE_CHECK(reader->attach(link, made->offer()), "link ", link);
     return made;
   }
 };

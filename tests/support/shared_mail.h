@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -16,7 +17,10 @@ using Bytes = std::vector<std::byte>;
 inline Bytes random_bytes(uint64_t seed, size_t count) {
   Random random(seed);
   Bytes bytes(count);
-  for (std::byte& b : bytes) b = static_cast<std::byte>(random.bits32());
+  for (size_t at = 0; at < count; at += 8) {
+    const uint64_t bits = random.bits64();
+    std::memcpy(&bytes[at], &bits, std::min<size_t>(8, count - at));
+  }
   return bytes;
 }
 
