@@ -1,11 +1,8 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <shared_mutex>
 
-#include <troupe/ps/transport/transport.h>
+#include <troupe/ps/transport/local_sinks.h>
 
 namespace troupe::ps {
 
@@ -24,8 +21,7 @@ class MemoryTransport final : public Transport {
   int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  std::shared_mutex mutex_;
-  std::map<Endpoint, std::shared_ptr<const Sink>> sinks_;
+  LocalSinks sinks_;
   std::atomic<int64_t> dropped_{0};
 };
 

@@ -23,7 +23,7 @@ LIBRARIES = [
     ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
-    ("Cap'n Proto", r"(capnp|kj)/.*", r"CapnProto", ["ps/wire", "ps/transport"]),
+    ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto", ["ps/wire", "ps/transport"]),
     ("ZeroMQ", r"zmq.*", r"ZMQ|cppzmq", ["ps/transport"]),
     ("toml++", r"toml(plusplus|\+\+)?/.*|toml\.hpp", r"tomlplusplus|TOMLPLUSPLUS", ["ps/config"]),
     ("JSON", r"nlohmann/.*", r"nlohmann_json", ["ps/config", "ps/checkpoint", "ps/metrics"]),
@@ -35,8 +35,8 @@ LIBRARIES = [
 ]
 
 # C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
-SYSTEM = re.compile(r"[a-z_0-9]+|(sys|netinet|arpa|linux)/[a-z_0-9]+\.h|"
-                    r"(cpuid|dlfcn|dirent|fcntl|immintrin|malloc|poll|pthread|sched|signal|unistd)\.h")
+SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
+                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|unistd)\.h")
 
 # Folders whose headers are not installed, so that they may name a library.
 INTERNAL = {"cpu", "cuda", "nccl", "internal"}
