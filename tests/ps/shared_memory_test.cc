@@ -4,7 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include <tests/support/child.h>
+#include <tests/support/child_process.h>
 #include <tests/support/shared_mail.h>
 #include <tests/support/temp_folder.h>
 #include <troupe/kernels/base/text.h>
@@ -100,26 +100,26 @@ BOOST_AUTO_TEST_CASE(ANumberThatMeansNothingIsRefused) {
 
 BOOST_AUTO_TEST_CASE(AProcessThatHasEndedIsRefused) {
   Mail offers;
-  Child child([&] {
+  ChildProcess child([&](int) {
     const auto memory = SharedMemory::create(100).value();
     offers.put(memory->offer());
-    return 0;
+    ::pause();
   });
   const auto offer = offers.take<SharedOffer>();
-  BOOST_TEST(child.wait() == 0);
+  child.end(SIGKILL);
   BOOST_TEST(says(refusal(offer), "No such file or directory"));
 }
 
 BOOST_AUTO_TEST_CASE(OfAnotherProcessItIsTheSameMemoryAndOutlivesIt) {
-  Mail offers, answers;
-  Child child([&] {
+  Mail offers;
+  ChildProcess child([&](int) {
     const auto memory = SharedMemory::create(100).value();
     memory->data()[50] = std::byte{9};
     offers.put(memory->offer());
-    return answers.take<int>();
+    ::pause();
   });
   const auto memory = SharedMemory::open(offers.take<SharedOffer>(), kLimit).value();
-  child.kill();
+  child.end(SIGKILL);
   BOOST_TEST((memory->data()[50] == std::byte{9}));
 }
 
@@ -138,16 +138,6 @@ BOOST_AUTO_TEST_CASE(NothingStaysMappedOrOpen) {
   const int again = ::dup(0);
   ::close(again);
   BOOST_TEST(again == files);
-}
-
-BOOST_AUTO_TEST_CASE(ProcessesOfOneHostHaveTheSameHostText) {
-  Mail texts;
-  Child child([&] {
-    texts.put(std::hash<std::string>{}(shared_memory_host()));
-    return 0;
-  });
-  BOOST_TEST(shared_memory_host() != "");
-  BOOST_TEST(texts.take<size_t>() == std::hash<std::string>{}(shared_memory_host()));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

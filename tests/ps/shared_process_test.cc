@@ -3,7 +3,7 @@
 #include <future>
 #include <thread>
 
-#include <tests/support/child.h>
+#include <tests/support/child_process.h>
 #include <tests/support/shared_mail.h>
 
 using namespace troupe;
@@ -47,14 +47,16 @@ Message message(uint64_t n, const Tensor& source) {
 std::span<const std::byte> bytes_of(const Sums& head) { return std::as_bytes(std::span(&head, 1)); }
 
 std::shared_ptr<SharedSender> sender_to(const SharedOffer& doorbell, uint64_t arena_bytes = kArena) {
-  return SharedSender::create(Doorbell::open(doorbell).value(), arena_bytes).value();
+  auto sender = SharedSender::create(arena_bytes).value();
+  sender->set_doorbell(Doorbell::open(doorbell).value());
+  return sender;
 }
 
 /// Counts up while a stream of right messages comes in; says so when something is wrong or all have come.
 struct Checker {
   uint64_t expected = 0, last = 0;
   std::vector<Tensor> held;  // some, so that blocks come back in another order
-  std::promise<int> done;
+  std::promise<bool> done;
 
   void take(std::span<const std::byte> head, std::vector<Tensor> payloads) {
     if (expected >= last) return;
@@ -72,7 +74,7 @@ struct Checker {
       held.resize(random.below(100));
     }
     if (!right) last = expected;
-    if (!right || ++expected == last) done.set_value(right ? 0 : 1);
+    if (!right || ++expected == last) done.set_value(right);
   }
 };
 
@@ -80,7 +82,9 @@ SharedReader::Sinks into(Checker& checker) {
   return {[&](uint64_t, std::span<const std::byte> head, std::vector<Tensor> payloads) {
             checker.take(head, std::move(payloads));
           },
-          [&](uint64_t, const Error&) { ::_exit(3); }};
+          [&](uint64_t, const Status& why) {
+            if (!why) ::_exit(3);
+          }};
 }
 
 }  // namespace
@@ -88,14 +92,14 @@ SharedReader::Sinks into(Checker& checker) {
 BOOST_AUTO_TEST_CASE(AHundredThousandMessagesOfRandomSizesArriveWholeAndInOrder) {
   constexpr uint64_t kMessages = 100'000;
   Mail to_child, from_child;
-  Child child([&] {
+  ChildProcess child([&](int channel) {
     Checker checker;
     checker.last = kMessages;
     auto reader = SharedReader::start(into(checker), {}).value();
     from_child.put(reader->doorbell());
-    if (!reader->attach(1, to_child.take<SharedOffer>())) return 2;
+    if (!reader->attach(1, to_child.take<SharedOffer>())) return;
     from_child.put(0);
-    return checker.done.get_future().get();
+    ChildProcess::tell(channel, checker.done.get_future().get() ? "right" : "wrong");
   });
   const Tensor source = u8(random_bytes(1, kArena));
   // Small messages that are held can never be so many that a large one finds no gap.
@@ -110,7 +114,7 @@ BOOST_AUTO_TEST_CASE(AHundredThousandMessagesOfRandomSizesArriveWholeAndInOrder)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
-  BOOST_TEST(child.wait() == 0);
+  BOOST_TEST(child.line() == "right");
 }
 
 BOOST_AUTO_TEST_CASE(ProcessesWakeEachOther) {
@@ -128,38 +132,39 @@ BOOST_AUTO_TEST_CASE(ProcessesWakeEachOther) {
     auto reader = SharedReader::start({[&](uint64_t, std::span<const std::byte>, std::vector<Tensor>) {
                                          if (rounds < kRounds) answer();
                                        },
-                                       [](uint64_t, const Error&) { ::_exit(3); }},
+                                       [](uint64_t, const Status&) { ::_exit(3); }},
                                       {})
                       .value();
     out.put(reader->doorbell());
     sender = sender_to(in.take<SharedOffer>());
     out.put(sender->offer());
-    if (!reader->attach(1, in.take<SharedOffer>())) return 2;
+    if (!reader->attach(1, in.take<SharedOffer>())) return false;
     out.put(0), in.take<int>();
     if (begins) sender->send({}, {});
     done.get_future().get();
     out.put(0), in.take<int>();
-    return 0;
+    return true;
   };
-  Child child([&] { return play(from_child, to_child, true); });
-  BOOST_TEST(play(to_child, from_child, false) == 0);
-  BOOST_TEST(child.wait() == 0);
+  ChildProcess child(
+      [&](int channel) { ChildProcess::tell(channel, play(from_child, to_child, true) ? "all" : "none"); });
+  BOOST_TEST(play(to_child, from_child, false));
+  BOOST_TEST(child.line() == "all");
 }
 
 BOOST_AUTO_TEST_CASE(ADeadReceiverFillsItsArenaAndCostsNothingElse) {
   Mail to_child, from_child;
-  Child child([&] {
+  ChildProcess child([&](int) {
     Checker checker;
     auto reader = SharedReader::start(into(checker), {}).value();
     from_child.put(reader->doorbell());
-    if (!reader->attach(1, to_child.take<SharedOffer>())) return 2;
+    if (!reader->attach(1, to_child.take<SharedOffer>())) return;
     from_child.put(0);
-    return to_child.take<int>();
+    ::pause();
   });
   auto sender = sender_to(from_child.take<SharedOffer>());
   to_child.put(sender->offer());
   from_child.take<int>();
-  child.kill();
+  child.end(SIGKILL);
   const std::vector<Tensor> payload = {Tensor::zeros({kArena / 10}, DType::u8)};
   int sent = 0;
   while (sent < 100 && sender->send({}, payload)) ++sent;
@@ -170,20 +175,20 @@ BOOST_AUTO_TEST_CASE(ADeadReceiverFillsItsArenaAndCostsNothingElse) {
 
 BOOST_AUTO_TEST_CASE(WhatADeadSenderHadFinishedIsReadAndStaysReadable) {
   Mail to_child, from_child;
-  Child child([&] {
+  ChildProcess child([&](int) {
     const Tensor source = u8(random_bytes(1, kArena));
     const auto sender = sender_to(to_child.take<SharedOffer>());
     for (uint64_t n = 0; n < 100; ++n) {
       const Message m = message(n, source);
-      if (!sender->send(bytes_of(m.head), m.payloads)) return 2;
+      if (!sender->send(bytes_of(m.head), m.payloads)) return;
     }
     from_child.put(sender->offer());
-    return to_child.take<int>();
+    ::pause();
   });
   auto bell = std::make_unique<Doorbell>(Doorbell::create().value());
   to_child.put(bell->offer());
   auto receiver = SharedReceiver::open(from_child.take<SharedOffer>(), kArena).value();
-  child.kill();
+  child.end(SIGKILL);
   const Tensor source = u8(random_bytes(1, kArena));
   std::vector<std::vector<Tensor>> held;
   for (uint64_t n = 0; n < 100; ++n)
@@ -202,7 +207,7 @@ BOOST_AUTO_TEST_CASE(WhatADeadSenderHadFinishedIsReadAndStaysReadable) {
 BOOST_AUTO_TEST_CASE(ASenderKilledAtAnyMomentLeavesWholeMessages) {
   for (int round = 0; round < 20; ++round) {
     Mail to_child, from_child;
-    Child child([&] {
+    ChildProcess child([&](int) {
       const Tensor source = u8(random_bytes(1, kArena));
       const auto sender = sender_to(to_child.take<SharedOffer>());
       from_child.put(sender->offer());
@@ -210,7 +215,6 @@ BOOST_AUTO_TEST_CASE(ASenderKilledAtAnyMomentLeavesWholeMessages) {
         const Message m = message(n, source);
         if (sender->send(bytes_of(m.head), m.payloads)) ++n;
       }
-      return 0;
     });
     const auto bell = Doorbell::create().value();
     to_child.put(bell.offer());
@@ -224,7 +228,7 @@ BOOST_AUTO_TEST_CASE(ASenderKilledAtAnyMomentLeavesWholeMessages) {
     };
     const uint64_t until = 50 + Random(static_cast<uint64_t>(round)).below(500);
     while (checker.expected < until && checker.last == UINT64_MAX) poll();
-    child.kill();
+    child.end(SIGKILL);
     while (poll()) {
     }
     BOOST_TEST(checker.last == UINT64_MAX);  // all were right

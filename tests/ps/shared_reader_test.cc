@@ -49,19 +49,22 @@ std::string text_of(std::span<const std::byte> bytes) {
 struct Listener {
   explicit Listener(std::function<void(uint64_t)> also = [](uint64_t) {}) : also(std::move(also)) {}
 
-  Log messages, broken;
+  Log messages, ended;
   const std::function<void(uint64_t)> also;
   std::unique_ptr<SharedReader> reader =
       SharedReader::start({[this](uint64_t link, std::span<const std::byte> head, std::vector<Tensor>) {
                              also(link);
                              messages.add(link, text_of(head));
                            },
-                           [this](uint64_t link, const Error& error) { broken.add(link, error.message); }},
+                           [this](uint64_t link, const Status& why) {
+                             ended.add(link, why ? "" : why.error().message);
+                           }},
                           {})
           .value();
 
   std::shared_ptr<SharedSender> sender(uint64_t link) {
-    auto made = SharedSender::create(Doorbell::open(reader->doorbell()).value(), kArena).value();
+    auto made = SharedSender::create(kArena).value();
+    made->set_doorbell(Doorbell::open(reader->doorbell()).value());
     TROUPE_CHECK(reader->attach(link, made->offer()), "link ", link);
     return made;
   }
@@ -136,6 +139,17 @@ BOOST_AUTO_TEST_CASE(ADetachedLinkIsReadNoMore) {
   BOOST_TEST(listener.messages.texts(1).empty());
 }
 
+BOOST_AUTO_TEST_CASE(ASenderThatGoesIsHeardToTheEndAndForgotten) {
+  Listener listener;
+  auto sender = listener.sender(1);
+  for (int i = 0; i < 100; ++i) BOOST_REQUIRE(say(*sender, "x"));
+  sender.reset();
+  BOOST_TEST(listener.ended.wait_for(1));
+  BOOST_TEST((listener.ended.texts(1) == std::vector<std::string>{""}));
+  BOOST_TEST(listener.messages.texts(1).size() == 100u);
+  BOOST_TEST(mapped_segments() == 1);  // the doorbell
+}
+
 BOOST_AUTO_TEST_CASE(ASinkMayAttachAndDetach) {
   std::shared_ptr<SharedSender> second;
   std::function<void()> move_on;
@@ -156,13 +170,14 @@ BOOST_AUTO_TEST_CASE(ASinkMayAttachAndDetach) {
 BOOST_AUTO_TEST_CASE(NonsenseEndsItsLinkAndNoOther) {
   Listener listener;
   const auto good = listener.sender(1);
-  const auto bad = SharedSender::create(Doorbell::create().value(), kArena).value();
+  const auto bad = SharedSender::create(kArena).value();
+  bad->set_doorbell(Doorbell::create().value());
   const auto memory = SharedMemory::open(bad->offer(), 1 << 30).value();
   BOOST_TEST(say(*bad, "x"));
   reinterpret_cast<shared::Control*>(memory->data())->ring[0].offset = UINT64_MAX;
   BOOST_REQUIRE(listener.reader->attach(2, bad->offer()));
-  BOOST_TEST(listener.broken.wait_for(1));
-  BOOST_TEST(listener.broken.texts(2)[0].find("message 1 in shared memory") != std::string::npos);
+  BOOST_TEST(listener.ended.wait_for(1));
+  BOOST_TEST(listener.ended.texts(2)[0].find("message 1 in shared memory") != std::string::npos);
   BOOST_TEST(say(*good, "still here"));
   BOOST_TEST(listener.messages.wait_for(1));
 }

@@ -1,4 +1,6 @@
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -41,8 +43,10 @@ struct Received {
 /// Both ends in one process, each with a mapping of its own.
 struct SharedEnds {
   explicit SharedEnds(uint64_t arena_bytes = 1 << 20)
-      : sender(ps::SharedSender::create(ps::Doorbell::open(bell.offer()).value(), arena_bytes).value()),
-        receiver(ps::SharedReceiver::open(sender->offer(), arena_bytes).value()) {}
+      : sender(ps::SharedSender::create(arena_bytes).value()),
+        receiver(ps::SharedReceiver::open(sender->offer(), arena_bytes).value()) {
+    sender->set_doorbell(ps::Doorbell::open(bell.offer()).value());
+  }
 
   bool send(const Bytes& head, const std::vector<Tensor>& payloads = {}) { return sender->send(head, payloads); }
   Result<bool> poll(Received& into) {
@@ -61,6 +65,29 @@ struct SharedEnds {
   ps::Doorbell bell = ps::Doorbell::create().value();
   std::shared_ptr<ps::SharedSender> sender;
   std::unique_ptr<ps::SharedReceiver> receiver;
+};
+
+/// Values from one process to another that was forked, through a pipe.
+class Mail {
+ public:
+  Mail() { TROUPE_CHECK(::pipe(ends_) == 0, "pipe"); }
+  ~Mail() { ::close(ends_[0]), ::close(ends_[1]); }
+  Mail(const Mail&) = delete;
+  Mail& operator=(const Mail&) = delete;
+
+  template <class T>
+  void put(const T& value) {
+    TROUPE_CHECK(::write(ends_[1], &value, sizeof value) == sizeof value, sizeof value, " bytes");
+  }
+  template <class T>
+  T take() {
+    T value;
+    TROUPE_CHECK(::read(ends_[0], &value, sizeof value) == sizeof value, sizeof value, " bytes");
+    return value;
+  }
+
+ private:
+  int ends_[2];
 };
 
 /// Pieces of shared memory that this process maps.

@@ -37,6 +37,7 @@ struct alignas(64) Entry {
 };
 
 struct Control {
+  alignas(64) std::atomic<uint32_t> closed;  ///< by the sender: what is in the ring is all there will be
   std::array<std::atomic<uint64_t>, kBlocks / kBitsAWord> freed;
   std::array<Entry, kBlocks> ring;
 };

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
+#include <string>
 
 #include <troupe/kernels/base/text.h>
 
@@ -28,12 +28,6 @@ std::string path_of(const SharedOffer& offer) { return cat("/proc/", offer.pid, 
 
 tl::unexpected<Error> refuse(const SharedOffer& offer, const std::string& why) {
   return fail(ErrorKind::invalid, cat("shared memory ", path_of(offer), " is not used: ", why));
-}
-
-std::string link_target(const char* path) {
-  char text[256];
-  const ssize_t size = ::readlink(path, text, sizeof text);
-  return size > 0 ? std::string(text, static_cast<size_t>(size)) : std::string();
 }
 
 }  // namespace
@@ -82,13 +76,5 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offe
 SharedMemory::~SharedMemory() { ::munmap(map_, bytes_ + kPrefixBytes); }
 
 SharedOffer SharedMemory::offer() const { return {::getpid(), file_.get(), token_, bytes_}; }
-
-std::string shared_memory_host() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  const std::string processes = link_target("/proc/self/ns/pid");
-  if (boot.empty() || processes.empty() || !SharedMemory::create(1)) return {};
-  return cat(boot, ' ', processes, " user ", ::geteuid());
-}
 
 }  // namespace troupe::ps

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/kernels/base/result.h>
@@ -51,9 +50,5 @@ class SharedMemory {
   std::byte* const map_;
   const uint64_t bytes_, token_;
 };
-
-/// Equal in processes that can share memory by offers: same boot of the same kernel, same process numbers, same user.
-/// Empty where this system cannot do it.
-std::string shared_memory_host();
 
 }  // namespace troupe::ps

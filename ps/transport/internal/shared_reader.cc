@@ -5,8 +5,8 @@ namespace {
 
 constexpr int kTurn = 16;  // messages of one sender before the next has its turn
 
-// Only what a peer could have scribbled over the doorbell makes this matter.
-constexpr std::chrono::milliseconds kLongestSleep{1000};
+// How long the memory of a killed sender may stay. Bounds also what a peer can do by scribbling over the doorbell.
+constexpr std::chrono::milliseconds kLookAround{1000};
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void SharedReader::detach(uint64_t link) {
 void SharedReader::run() {
   while (!ended_) {
     if (changed_.exchange(false)) apply_changes();
-    if (!read_all()) sleep();
+    if (!read_all() && !let_go()) sleep();
   }
 }
 
@@ -60,14 +60,28 @@ void SharedReader::apply_changes() {
     changes.swap(changes_);
   }
   for (Change& change : changes) {
-    if (change.receiver) {
-      links_.insert_or_assign(change.link, std::move(change.receiver));
-    } else {
-      // All that can be there: a living sender that goes on must not keep us here.
-      read(change.link, static_cast<int>(shared::kBlocks));
-      links_.erase(change.link);
-    }
+    if (change.receiver)
+      links_.emplace(change.link, std::move(change.receiver));
+    else
+      finish(change.link);
   }
+}
+
+void SharedReader::finish(uint64_t link) {
+  // All that can be there: a living sender that goes on must not keep us here.
+  read(link, static_cast<int>(shared::kBlocks));
+  if (links_.erase(link)) sinks_.ended(link, {});
+}
+
+bool SharedReader::let_go() {
+  const auto now = std::chrono::steady_clock::now();
+  const bool look = now >= next_look_;
+  if (look) next_look_ = now + kLookAround;
+  std::vector<uint64_t> gone;
+  for (const auto& [link, receiver] : links_)
+    if (receiver->closed() || (look && receiver->orphaned())) gone.push_back(link);
+  for (const uint64_t link : gone) finish(link);
+  return !gone.empty();
 }
 
 bool SharedReader::read(uint64_t link, int most) {
@@ -80,7 +94,7 @@ bool SharedReader::read(uint64_t link, int most) {
     const auto received = found->second->receive(sink);
     if (!received) {
       links_.erase(found);
-      sinks_.broken(link, received.error());
+      sinks_.ended(link, tl::unexpected(received.error()));
       return true;
     }
     if (!*received) return i > 0;
@@ -115,7 +129,7 @@ void SharedReader::sleep() {
   if (anything_waits())
     bell_.stay();
   else
-    bell_.wait(kLongestSleep);
+    bell_.wait(kLookAround);
 }
 
 }  // namespace troupe::ps

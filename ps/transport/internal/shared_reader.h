@@ -21,8 +21,8 @@ class SharedReader {
   /// Both are called on the reader's thread and return soon. A link is whatever number `attach` gave.
   struct Sinks {
     std::function<void(uint64_t link, std::span<const std::byte> head, std::vector<Tensor> payloads)> message;
-    /// The sender wrote nonsense; its link is detached already.
-    std::function<void(uint64_t link, const Error& error)> broken;
+    /// The link is detached: by `detach`, by its sender, or because of the nonsense that its sender wrote.
+    std::function<void(uint64_t link, const Status& why)> ended;
   };
   struct Options {
     uint64_t arena_limit_bytes = uint64_t{1} << 30;  ///< a sender with more is refused
@@ -36,7 +36,8 @@ class SharedReader {
   /// What senders must map to wake this process.
   SharedOffer doorbell() const { return bell_.offer(); }
 
-  /// Messages of this sender go to the sink from now on; what the link had before is given up.
+  /// Messages of this sender go to the sink from now on, until it closes its end or its process ends. Links are numbered by the
+  /// caller, each number once.
   Status attach(uint64_t link, const SharedOffer& offer);
   /// What the sender had finished is still handed over; then its memory is given up, but for what tensors view.
   void detach(uint64_t link);
@@ -55,12 +56,16 @@ class SharedReader {
   bool read(uint64_t link, int most);
   bool read_all();
   bool anything_waits();
+  /// Lets links go whose senders have. False where there was none.
+  bool let_go();
+  void finish(uint64_t link);
   void sleep();
 
   Doorbell bell_;
   const Sinks sinks_;
   const Options options_;
-  std::map<uint64_t, std::unique_ptr<SharedReceiver>> links_;  // the thread's own
+  std::map<uint64_t, std::unique_ptr<SharedReceiver>> links_;  // the thread's own, as is the next line
+  std::chrono::steady_clock::time_point next_look_{};
 
   std::mutex mutex_;
   std::vector<Change> changes_;  // guarded by mutex_

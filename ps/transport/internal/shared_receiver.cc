@@ -1,6 +1,12 @@
 #include <troupe/ps/transport/internal/shared_receiver.h>
 
+#include <poll.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
 #include <cstring>
+
+#include <troupe/kernels/base/text.h>
 
 namespace troupe::ps {
 
@@ -29,9 +35,17 @@ class BlockBuffer final : public Buffer {
 
 Result<std::unique_ptr<SharedReceiver>> SharedReceiver::open(const SharedOffer& offer, uint64_t limit_bytes) {
   if (offer.bytes < sizeof(Control)) return fail(ErrorKind::invalid, "the offered memory is too small for a ring");
+  // Before the memory: a process that has this memory open is the one that the number means.
+  FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, offer.pid, 0)));
+  if (process.get() < 0) return fail(ErrorKind::missing, cat("process ", offer.pid, ": ", std::strerror(errno)));
   auto memory = SharedMemory::open(offer, sizeof(Control) + limit_bytes);
   if (!memory) return tl::unexpected(memory.error());
-  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory)));
+  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory), std::move(process)));
+}
+
+bool SharedReceiver::orphaned() const {
+  pollfd process{process_.get(), POLLIN, 0};
+  return ::poll(&process, 1, 0) > 0;
 }
 
 Result<bool> SharedReceiver::receive(const Sink& sink) {

@@ -25,16 +25,24 @@ class SharedReceiver {
   /// There is a message. Cheap; sequentially consistent with a sender's look at the doorbell.
   bool waiting() const { return next_entry().turn.load() == received_ + 1; }
 
+  /// No more is to come than what waits: the sender said so.
+  bool closed() const { return control_.closed.load(std::memory_order_acquire) != 0; }
+  /// Nor here: its process has ended. A system call.
+  bool orphaned() const;
+
   /// Hands the next message to `sink`; false where none is there. An error says what of the sender's description makes
   /// no sense; nothing it sends is worth reading from then on.
   Result<bool> receive(const Sink& sink);
 
  private:
-  explicit SharedReceiver(std::shared_ptr<SharedMemory> memory)
-      : memory_(std::move(memory)), control_(*reinterpret_cast<shared::Control*>(memory_->data())) {}
+  SharedReceiver(std::shared_ptr<SharedMemory> memory, FileDescriptor process)
+      : memory_(std::move(memory)),
+        process_(std::move(process)),
+        control_(*reinterpret_cast<shared::Control*>(memory_->data())) {}
   shared::Entry& next_entry() const { return control_.ring[received_ % shared::kBlocks]; }
 
   const std::shared_ptr<SharedMemory> memory_;
+  const FileDescriptor process_;  // readable once it has ended
   shared::Control& control_;
   uint64_t received_ = 0;
   std::vector<std::byte> head_;

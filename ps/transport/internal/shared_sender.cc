@@ -7,20 +7,24 @@ namespace troupe::ps {
 
 using namespace shared;
 
-Result<std::shared_ptr<SharedSender>> SharedSender::create(Doorbell receiver, uint64_t arena_bytes) {
+Result<std::shared_ptr<SharedSender>> SharedSender::create(uint64_t arena_bytes) {
   auto memory = SharedMemory::create(sizeof(Control) + arena_bytes);
   if (!memory) return tl::unexpected(memory.error());
-  return std::shared_ptr<SharedSender>(new SharedSender(std::move(*memory), std::move(receiver)));
+  return std::shared_ptr<SharedSender>(new SharedSender(std::move(*memory)));
 }
 
-SharedSender::SharedSender(std::shared_ptr<SharedMemory> memory, Doorbell receiver)
+SharedSender::SharedSender(std::shared_ptr<SharedMemory> memory)
     : memory_(std::move(memory)),
       control_(*reinterpret_cast<Control*>(memory_->data())),
       arena_data_(memory_->data() + sizeof(Control)),
       arena_bytes_(memory_->bytes() - sizeof(Control)),
-      receiver_(std::move(receiver)),
       arena_(arena_bytes_) {
   for (uint32_t block = kBlocks; block-- > 0;) unused_.push_back(block);
+}
+
+SharedSender::~SharedSender() {
+  control_.closed.store(1, std::memory_order_release);
+  if (doorbell_) doorbell_->ring();
 }
 
 bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor> payloads) {
@@ -38,7 +42,7 @@ bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor>
     if (lengths[i]) std::memcpy(to + places[i], payloads[i].raw(), lengths[i]);
 
   publish(*place, head.size(), static_cast<uint32_t>(payloads.size()));
-  receiver_.ring();
+  doorbell_->ring();
   return true;
 }
 

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include <troupe/kernels/tensor/tensor.h>
 #include <troupe/ps/transport/internal/block_arena.h>
@@ -17,9 +19,14 @@ namespace troupe::ps {
 class SharedSender {
  public:
   /// `arena_bytes`: the most that is on its way and held by the receiver together; touched only when used.
-  static Result<std::shared_ptr<SharedSender>> create(Doorbell receiver, uint64_t arena_bytes);
+  static Result<std::shared_ptr<SharedSender>> create(uint64_t arena_bytes);
+  /// What was sent is still received.
+  ~SharedSender();
 
+  /// For the receiver, which answers with its doorbell.
   SharedOffer offer() const { return memory_->offer(); }
+  /// Once, before anything is sent.
+  void set_doorbell(Doorbell doorbell) { doorbell_.emplace(std::move(doorbell)); }
 
   /// Copies the message into shared memory and wakes the receiver. False, and nothing is sent, where there is no room now
   /// or the message is larger than the arena. Never waits for the receiver. Any thread; what one thread sends keeps
@@ -35,7 +42,7 @@ class SharedSender {
     uint64_t offset = 0, bytes = 0;
   };
 
-  SharedSender(std::shared_ptr<SharedMemory> memory, Doorbell receiver);
+  explicit SharedSender(std::shared_ptr<SharedMemory> memory);
 
   std::optional<Place> take(uint64_t bytes);
   void collect();
@@ -45,7 +52,7 @@ class SharedSender {
   shared::Control& control_;
   std::byte* const arena_data_;
   const uint64_t arena_bytes_;
-  Doorbell receiver_;
+  std::optional<Doorbell> doorbell_;
 
   std::mutex mutex_;  // guards what follows, and the order of entries
   BlockArena arena_;
