@@ -13,6 +13,7 @@
 #include <troupe/ps/transport/internal/refusals.h>
 #include <troupe/ps/transport/internal/return_paths.h>
 #include <troupe/ps/transport/internal/route_table.h>
+#include <troupe/ps/transport/internal/shared_peers.h>
 #include <troupe/ps/transport/internal/stranger.h>
 #include <troupe/ps/transport/internal/urgency.h>
 #include <troupe/ps/transport/local_sinks.h>
@@ -69,6 +70,11 @@ struct NetworkTransport::State {
   explicit State(NetworkOptions o) : options(std::move(o)), run(options.run), refusals(options.on_refused) {}
 
   void received(Incoming& message);
+  void share_memory();
+  void agree(const SharedFrame& frame, const Incoming& message);
+  /// False: it does not go through shared memory.
+  bool share(Link& link, const Envelope& envelope);
+  bool near(const Link& link) const;
   void changed(Link& link, Link::Event event);
   void refuse(const Incoming& message, RefusalReason reason, std::string detail);
   void refuse_undecoded(const Incoming& message, const std::string& why);
@@ -98,7 +104,8 @@ struct NetworkTransport::State {
   std::shared_ptr<Link> home;
   uint32_t self = kUnassigned;
 
-  std::unique_ptr<IoLoop> loop;  ///< last: its thread uses all the rest
+  std::unique_ptr<SharedPeers> shared;  ///< null: no shared memory. Its thread, as the next, uses all the rest
+  std::unique_ptr<IoLoop> loop;
 };
 
 Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions options) {
@@ -129,6 +136,7 @@ Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions 
   state->address = std::move(*address);
   state->host = host_id();
   if (!o.home.empty()) state->home = state->loop->link(state->name_of(o.home, o.keys ? o.keys->coordinator() : ""));
+  if (o.shared_memory && !state->host.empty()) state->share_memory();
   state->loop->start();
   return std::shared_ptr<NetworkTransport>(new NetworkTransport(std::move(state)));
 }
@@ -136,7 +144,10 @@ Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions 
 NetworkTransport::NetworkTransport(std::unique_ptr<State> state) : state_(std::move(state)) {}
 NetworkTransport::~NetworkTransport() { close(); }
 
-void NetworkTransport::close() { state_->loop->close(); }
+void NetworkTransport::close() {
+  state_->loop->close();
+  if (state_->shared) state_->shared->close();
+}
 
 void NetworkTransport::attach(const Endpoint& endpoint, Sink sink) { state_->sinks.attach(endpoint, std::move(sink)); }
 void NetworkTransport::detach(const Endpoint& endpoint) { state_->sinks.detach(endpoint); }
@@ -151,6 +162,7 @@ void NetworkTransport::send(Envelope envelope) {
   const auto link = s.link_to(envelope.to);
   std::string route = link ? "" : s.return_paths.to(envelope.to);
   if (!link && route.empty()) return count(s.traffic.dropped_unreachable);
+  if (link && s.share(*link, envelope)) return;
   Outgoing message{wire::encode(envelope, s.run), urgency_of(envelope.body), std::move(route)};
   if (link)
     link->post(std::move(message));
@@ -167,15 +179,49 @@ std::shared_ptr<Link> NetworkTransport::State::link_to(const Endpoint& endpoint)
   return link == links.end() ? nullptr : link->second;
 }
 
+void NetworkTransport::State::share_memory() {
+  SharedPeers::Handlers handlers{
+      .message = [this](Incoming& message) { received(message); },
+      .nonsense = [this](const std::string& why) { refusals.add({"a process of this host", RefusalReason::garbage, why}); },
+      .answer = [this](Outgoing answer) { loop->answer(std::move(answer)); }};
+  auto started = SharedPeers::start({options.shared_bytes, options.shared_bytes}, std::move(handlers));
+  if (started) shared = std::move(*started);
+}
+
+void NetworkTransport::State::agree(const SharedFrame& frame, const Incoming& message) {
+  if (shared) return shared->take(frame, message);
+  if (frame.kind == SharedFrame::Kind::offer && !message.route.empty())
+    loop->answer({{to_bytes({SharedFrame::Kind::decline, frame.ring, {}}), {}}, 0, message.route});
+}
+
+bool NetworkTransport::State::share(Link& link, const Envelope& envelope) {
+  const auto ring = link.ring();
+  if (!ring) return false;
+  const wire::Frames frames = wire::encode(envelope, run, wire::Checksums::without);
+  if (!ring->send(frames.head, frames.payloads)) return false;
+  count(traffic.shared_messages);
+  count(traffic.shared_bytes, static_cast<int64_t>(Outgoing{frames}.bytes()));
+  return true;
+}
+
+bool NetworkTransport::State::near(const Link& link) const {
+  std::shared_lock lock(mutex);
+  if (&link == home.get()) return true;  // perhaps: before there are routes nobody knows
+  const auto node = routes.nodes().find(link.node);
+  return node != routes.nodes().end() && node->second.host == host;
+}
+
 void NetworkTransport::State::received(Incoming& message) {
+  const std::span head(static_cast<const std::byte*>(message.head.data()), message.head.size());
+  if (!message.shared)
+    if (const auto frame = shared_frame_in(head)) return agree(*frame, message);
   count(traffic.received_messages);
   count(traffic.received_bytes, static_cast<int64_t>(message.bytes));
   if (message.too_long)
     return refuse(message, RefusalReason::too_long,
                   cat(message.bytes, " bytes, at most ", options.max_message_bytes, " are allowed"));
-  const std::span head(static_cast<const std::byte*>(message.head.data()), message.head.size());
   auto decoded = wire::decode(head, std::move(message.payloads),
-                              {.max_payload_bytes = options.max_message_bytes, .run = run.load()});
+                              {.max_payload_bytes = options.max_message_bytes, .run = run.load(), .check_payloads = !message.shared});
   if (!decoded) return refuse_undecoded(message, decoded.error().message);
   if (message.key_role && !may_speak_for(*message.key_role, decoded->from.role))
     return refuse(message, RefusalReason::role,
@@ -211,7 +257,9 @@ void NetworkTransport::State::changed(Link& link, Link::Event event) {
                          options.keys ? "whoever listens there does not let this process in: it has other keys, or none"
                                       : "whoever listens there does not let this process in: it wants keys, or is not "
                                         "Troupe"});
+  if (shared && event == Link::Event::connected && near(link)) shared->connected(link);
   if (event != Link::Event::lost) return;
+  if (shared) shared->lost(link);
   count(traffic.connections_lost);
   if (options.on_peer_lost) options.on_peer_lost(link.node);
 }
@@ -252,12 +300,12 @@ void NetworkTransport::set_routes(const Routes& routes) {
 NetworkCounters NetworkTransport::counters() const {
   const State& s = *state_;
   const Traffic& t = s.traffic;
-  NetworkCounters c{t.sent_messages,       t.sent_bytes,         t.received_messages, t.received_bytes,
+  NetworkCounters c{t.sent_messages,       t.sent_bytes,         t.shared_messages, t.shared_bytes,         t.received_messages, t.received_bytes,
                     t.local_messages,      t.dropped_full,       t.dropped_repeated,  t.dropped_unreachable,
                     t.dropped_unattached,  t.connections_lost,   s.refusals.counts(), {}};
   for (const auto& link : s.loop->links()) {
     const auto depth = link->depth();
-    c.peers.push_back({link->node, link->peer().address, link->connected(), static_cast<int64_t>(depth.messages),
+    c.peers.push_back({link->node, link->peer().address, link->connected(), link->ring() != nullptr, static_cast<int64_t>(depth.messages),
                        static_cast<int64_t>(depth.bytes), static_cast<int64_t>(depth.held_bytes)});
   }
   return c;

@@ -55,6 +55,11 @@ struct NetworkOptions {
   /// fewer pauses.
   size_t window_bytes = size_t{2} << 20;
   size_t max_message_bytes = size_t{1} << 30;  ///< longer ones are refused before memory is taken for them
+  /// Messages between processes of one host and user go through shared memory while it has room.
+  bool shared_memory = true;
+  /// What may be on its way to one such process and held by it together, in memory that is taken when used. The same
+  /// is mapped from each of them.
+  size_t shared_bytes = size_t{64} << 20;
   int64_t heartbeat_ms = 2000;  ///< between signs of life on an idle connection; four missed: it is closed, made anew
   int64_t linger_ms = 1000;     ///< how long `close` waits for what is not sent yet
 
@@ -65,6 +70,7 @@ struct NetworkOptions {
 
 struct NetworkCounters {
   int64_t sent_messages = 0, sent_bytes = 0;  ///< given to ZeroMQ, envelopes included
+  int64_t shared_messages = 0, shared_bytes = 0;  ///< sent through shared memory instead
   int64_t received_messages = 0, received_bytes = 0;
   int64_t local_messages = 0;          ///< between endpoints of this process, never encoded
   int64_t dropped_full = 0;            ///< messages for which a queue had no room
@@ -77,6 +83,7 @@ struct NetworkCounters {
     uint32_t node = kUnassigned;
     std::string address;
     bool connected = false;
+    bool shared = false;  ///< by shared memory too
     int64_t queued_messages = 0, queued_bytes = 0;
     int64_t window_bytes = 0;  ///< given to ZeroMQ and not yet written to the connection
   };

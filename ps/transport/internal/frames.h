@@ -30,6 +30,7 @@ struct Incoming {
   std::string route;      ///< at a ROUTER: answers go there
   std::optional<KeyRole> key_role;  ///< of the key that the sender proved to have; none without keys
   size_t bytes = 0;
+  bool shared = false;    ///< through shared memory, whose payloads carry no checksums
   bool too_long = false;  ///< more bytes or parts than allowed; payloads are incomplete
 };
 

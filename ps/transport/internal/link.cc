@@ -46,7 +46,18 @@ void Link::post(Outgoing message) {
     bell_->ring();
 }
 
+std::shared_ptr<SharedSender> Link::ring() const {
+  std::lock_guard lock(ring_mutex_);
+  return ring_;
+}
+
+void Link::set_ring(std::shared_ptr<SharedSender> ring) {
+  std::lock_guard lock(ring_mutex_);
+  ring_.swap(ring);
+}
+
 void Link::retire() {
+  set_ring(nullptr);
   std::lock_guard lock(mutex_);
   if (retired_.exchange(true)) return;
   count(traffic_.dropped_unreachable, static_cast<int64_t>(queue_.messages()));

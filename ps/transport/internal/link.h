@@ -10,6 +10,7 @@
 
 #include <troupe/ps/transport/internal/frames.h>
 #include <troupe/ps/transport/internal/send_queue.h>
+#include <troupe/ps/transport/internal/shared_sender.h>
 #include <troupe/ps/transport/internal/traffic.h>
 #include <troupe/ps/transport/keys.h>
 
@@ -37,7 +38,7 @@ struct PeerName {
 ///
 /// The socket is made when the first message comes, so that processes which have nothing to say to each other are
 /// not connected.
-class Link {
+class Link : public std::enable_shared_from_this<Link> {
  public:
   Link(PeerName peer, const LinkOptions& options, std::shared_ptr<Wakeup> wakeup, Traffic& traffic);
   ~Link() { retire(); }
@@ -48,6 +49,9 @@ class Link {
 
   /// From any thread. Never blocks; what finds no room is dropped and counted.
   void post(Outgoing message);
+  /// The ring in shared memory that leads to this peer; null while there is none. From any thread.
+  std::shared_ptr<SharedSender> ring() const;
+  void set_ring(std::shared_ptr<SharedSender> ring);
   /// From any thread: what waits is dropped, and the I/O thread closes the socket soon. No post does anything after.
   void retire();
   bool retired() const { return retired_.load(); }
@@ -86,6 +90,9 @@ class Link {
   std::mutex mutex_;  ///< guards what follows
   SendQueue queue_;
   std::optional<zmq::socket_t> socket_;
+
+  mutable std::mutex ring_mutex_;
+  std::shared_ptr<SharedSender> ring_;  ///< guarded by ring_mutex_
 
   std::optional<zmq::socket_t> monitor_;  ///< the I/O thread's alone, as are the descriptors
   int socket_fd_ = -1, monitor_fd_ = -1;

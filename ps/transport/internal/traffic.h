@@ -7,6 +7,7 @@ namespace troupe::ps {
 /// What a NetworkTransport counts while it works; NetworkCounters says what each means.
 struct Traffic {
   std::atomic<int64_t> sent_messages{0}, sent_bytes{0};
+  std::atomic<int64_t> shared_messages{0}, shared_bytes{0};
   std::atomic<int64_t> received_messages{0}, received_bytes{0};
   std::atomic<int64_t> local_messages{0};
   std::atomic<int64_t> dropped_full{0}, dropped_repeated{0}, dropped_unreachable{0}, dropped_unattached{0};

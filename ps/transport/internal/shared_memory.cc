@@ -1,0 +1,80 @@
+#include <troupe/ps/transport/internal/shared_memory.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include <troupe/kernels/base/text.h>
+
+namespace troupe::ps {
+namespace {
+
+constexpr uint64_t kMagic = 0x314d48535055'5254;  // "TRUPSHM1"
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+struct Prefix {
+  uint64_t magic = 0;
+  uint64_t token = 0;
+};
+
+std::string reason() { return std::strerror(errno); }
+
+std::string path_of(const SharedOffer& offer) { return cat("/proc/", offer.pid, "/fd/", offer.fd); }
+
+tl::unexpected<Error> refuse(const SharedOffer& offer, const std::string& why) {
+  return fail(ErrorKind::invalid, cat("shared memory ", path_of(offer), " is not used: ", why));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::map(FileDescriptor file, uint64_t bytes, uint64_t token) {
+  void* const at = ::mmap(nullptr, bytes + kPrefixBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (at == MAP_FAILED)
+    return fail(ErrorKind::exhausted, cat("cannot map ", bytes, " bytes of shared memory: ", reason()));
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), static_cast<std::byte*>(at), bytes, token));
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
+  FileDescriptor file(::memfd_create("troupe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Prefix prefix{kMagic, 0};
+  if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(bytes + kPrefixBytes)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0 ||
+      ::getrandom(&prefix.token, sizeof prefix.token, 0) != sizeof prefix.token)
+    return fail(ErrorKind::exhausted, cat("cannot make ", bytes, " bytes of shared memory: ", reason()));
+  auto memory = map(std::move(file), bytes, prefix.token);
+  if (memory) std::memcpy((*memory)->map_, &prefix, sizeof prefix);
+  return memory;
+}
+
+Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offer, uint64_t limit_bytes) {
+  if (offer.pid <= 0 || offer.fd < 0) return refuse(offer, "it names no process or no file");
+  if (offer.bytes > limit_bytes) return refuse(offer, cat(offer.bytes, " bytes are more than ", limit_bytes));
+  // Opened by name only, until it is clear what it is: to open a pipe or a device can wait, or do something.
+  FileDescriptor named(::open(path_of(offer).c_str(), O_PATH | O_CLOEXEC));
+  struct stat about {};
+  if (named.get() < 0 || ::fstat(named.get(), &about) != 0) return refuse(offer, reason());
+  if (!S_ISREG(about.st_mode) || about.st_nlink != 0) return refuse(offer, "it is not an anonymous file");
+  if (about.st_uid != ::geteuid()) return refuse(offer, cat("it belongs to user ", about.st_uid));
+  if (static_cast<uint64_t>(about.st_size) != offer.bytes + kPrefixBytes)
+    return refuse(offer, cat("it has ", about.st_size, " bytes instead of ", offer.bytes + kPrefixBytes));
+  FileDescriptor file(::open(cat("/proc/self/fd/", named.get()).c_str(), O_RDWR | O_CLOEXEC));
+  if (file.get() < 0) return refuse(offer, reason());
+  if (const int seals = ::fcntl(file.get(), F_GET_SEALS); seals < 0 || (seals & kSeals) != kSeals)
+    return refuse(offer, "its size is not sealed");
+  Prefix prefix;
+  if (::pread(file.get(), &prefix, sizeof prefix, 0) != sizeof prefix || prefix.magic != kMagic ||
+      prefix.token != offer.token)
+    return refuse(offer, "it holds another token");
+  return map(std::move(file), offer.bytes, offer.token);
+}
+
+SharedMemory::~SharedMemory() { ::munmap(map_, bytes_ + kPrefixBytes); }
+
+SharedOffer SharedMemory::offer() const { return {::getpid(), file_.get(), token_, bytes_}; }
+
+}  // namespace troupe::ps

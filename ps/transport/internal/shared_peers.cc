@@ -1,0 +1,106 @@
+#include <troupe/ps/transport/internal/shared_peers.h>
+
+#include <utility>
+
+namespace troupe::ps {
+namespace {
+
+// Rings that are read at once, so that nobody can fill this process's address space.
+constexpr size_t kMostSources = 1024;
+
+Outgoing outgoing(const SharedFrame& frame, std::string route = {}) {
+  return {{to_bytes(frame), {}}, 0, std::move(route)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SharedPeers>> SharedPeers::start(Options options, Handlers handlers) {
+  std::unique_ptr<SharedPeers> peers(new SharedPeers(options, std::move(handlers)));
+  SharedReader::Sinks sinks{
+      .message = [p = peers.get()](uint64_t number, std::span<const std::byte> head,
+                                   std::vector<Tensor> payloads) { p->received(number, head, std::move(payloads)); },
+      .ended =
+          [p = peers.get()](uint64_t number, const Status& why) {
+            std::unique_lock lock(p->mutex_);
+            p->sources_.erase(number);
+            lock.unlock();
+            if (!why) p->handlers_.nonsense(why.error().message);
+          }};
+  auto reader = SharedReader::start(std::move(sinks), {.arena_limit_bytes = options.arena_limit_bytes});
+  if (!reader) return tl::unexpected(reader.error());
+  peers->reader_ = std::move(*reader);
+  return peers;
+}
+
+void SharedPeers::connected(Link& link) {
+  lost(link);
+  auto ring = SharedSender::create(options_.arena_bytes);
+  if (!ring) return;  // no more memory or files: the socket does it
+  const SharedOffer offer = (*ring)->offer();
+  offered_[offer.token] = {link.weak_from_this(), std::move(*ring)};
+  link.post(outgoing({SharedFrame::Kind::offer, offer, {}}));
+}
+
+void SharedPeers::lost(Link& link) {
+  link.set_ring(nullptr);
+  std::erase_if(offered_, [&](const auto& offered) {
+    const auto at = offered.second.link.lock();
+    return !at || at.get() == &link;
+  });
+}
+
+void SharedPeers::take(const SharedFrame& frame, const Incoming& message) {
+  switch (frame.kind) {
+    case SharedFrame::Kind::offer: {
+      const bool accepts = attach(frame.ring, message);
+      const auto kind = accepts ? SharedFrame::Kind::accept : SharedFrame::Kind::decline;
+      const SharedOffer doorbell = accepts ? reader_->doorbell() : SharedOffer{};
+      if (!message.route.empty()) handlers_.answer(outgoing({kind, frame.ring, doorbell}, message.route));
+      break;
+    }
+    case SharedFrame::Kind::accept: accepted(frame); break;
+    case SharedFrame::Kind::decline: offered_.erase(frame.ring.token); break;
+  }
+}
+
+bool SharedPeers::attach(const SharedOffer& ring, const Incoming& offered_by) {
+  std::unique_lock lock(mutex_);
+  if (sources_.size() >= kMostSources) return false;
+  const uint64_t number = ++attached_;
+  sources_[number] = {offered_by.route, offered_by.key_role};  // first: messages come at once
+  lock.unlock();
+  if (reader_->attach(number, ring)) return true;
+  lock.lock();
+  sources_.erase(number);
+  return false;
+}
+
+void SharedPeers::accepted(const SharedFrame& frame) {
+  const auto found = offered_.find(frame.ring.token);
+  if (found == offered_.end()) return;
+  const Offered offered = std::move(found->second);
+  offered_.erase(found);
+  auto doorbell = Doorbell::open(frame.doorbell);
+  const auto link = offered.link.lock();
+  if (!doorbell || !link) return;
+  offered.ring->set_doorbell(std::move(*doorbell));
+  link->set_ring(offered.ring);
+}
+
+void SharedPeers::received(uint64_t number, std::span<const std::byte> head, std::vector<Tensor> payloads) {
+  Incoming message;
+  {
+    std::lock_guard lock(mutex_);
+    const Source& source = sources_[number];
+    message.route = source.route;
+    message.key_role = source.key_role;
+  }
+  message.shared = true;
+  message.head = zmq::message_t(head.data(), head.size());
+  message.bytes = head.size();
+  for (const Tensor& payload : payloads) message.bytes += payload.bytes();
+  message.payloads = std::move(payloads);
+  handlers_.message(message);
+}
+
+}  // namespace troupe::ps

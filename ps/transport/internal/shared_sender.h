@@ -1,0 +1,64 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <troupe/kernels/tensor/tensor.h>
+#include <troupe/ps/transport/internal/block_arena.h>
+#include <troupe/ps/transport/internal/doorbell.h>
+#include <troupe/ps/transport/internal/shared_layout.h>
+
+namespace troupe::ps {
+
+/// The sending end of messages to one other process. It owns the memory; what the receiver still reads stays mapped
+/// there after this end has gone. A receiver that died never gives blocks back: drop the sender with the link.
+class SharedSender {
+ public:
+  /// `arena_bytes`: the most that is on its way and held by the receiver together; touched only when used.
+  static Result<std::shared_ptr<SharedSender>> create(uint64_t arena_bytes);
+  /// What was sent is still received.
+  ~SharedSender();
+
+  /// For the receiver, which answers with its doorbell.
+  SharedOffer offer() const { return memory_->offer(); }
+  /// Once, before anything is sent.
+  void set_doorbell(Doorbell doorbell) { doorbell_.emplace(std::move(doorbell)); }
+
+  /// Copies the message into shared memory and wakes the receiver. False, and nothing is sent, where there is no room now
+  /// or the message is larger than the arena. Never waits for the receiver. Any thread; what one thread sends keeps
+  /// its order, and other threads copy at the same time.
+  bool send(std::span<const std::byte> head, std::span<const Tensor> payloads);
+
+  /// Bytes of messages that the receiver has not given back: still on their way, or viewed by its tensors.
+  uint64_t held_bytes();
+
+ private:
+  struct Place {
+    uint32_t block = 0;
+    uint64_t offset = 0, bytes = 0;
+  };
+
+  explicit SharedSender(std::shared_ptr<SharedMemory> memory);
+
+  std::optional<Place> take(uint64_t bytes);
+  void collect();
+  void publish(const Place& place, uint64_t head_bytes, uint32_t payloads);
+
+  const std::shared_ptr<SharedMemory> memory_;
+  shared::Control& control_;
+  std::byte* const arena_data_;
+  const uint64_t arena_bytes_;
+  std::optional<Doorbell> doorbell_;
+
+  std::mutex mutex_;  // guards what follows, and the order of entries
+  BlockArena arena_;
+  std::array<std::optional<Place>, shared::kBlocks> receivers_;  // published and not given back, by block
+  std::vector<uint32_t> unused_;                                 // block numbers
+  uint64_t sent_ = 0;
+};
+
+}  // namespace troupe::ps
