@@ -105,5 +105,6 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   peer->add_option("--listen", options->listen);
   peer->add_option("--parcels", options->parcels);
   peer->add_option("--elements", options->elements);
+  peer->add_flag("--shared-memory,!--sockets", options->shared_memory);
   peer->callback([options, &exit_code] { exit_code = serve_bench(*options); });
 }

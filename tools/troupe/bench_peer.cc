@@ -36,6 +36,7 @@ std::shared_ptr<const ps::Layout> layout_of(const BenchPeer::Options& o) {
 std::shared_ptr<ps::NetworkTransport> open(const BenchPeer::Options& o, uint32_t node) {
   ps::NetworkOptions options;
   options.listen = o.listen.starts_with("ipc") ? cat(o.listen, '.', node) : o.listen;
+  options.shared_memory = o.shared_memory;
   auto network = ps::NetworkTransport::open(std::move(options));
   if (!network) throw std::runtime_error(network.error().message);
   (*network)->set_self(node);
@@ -125,7 +126,8 @@ ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("cannot make pipes");
   const std::vector<std::string> words = {"troupe", "bench", "peer", "--listen", options.listen, "--parcels",
-                                          cat(options.parcels), "--elements", cat(options.elements)};
+                                          cat(options.parcels), "--elements", cat(options.elements),
+                                          options.shared_memory ? "--shared-memory" : "--sockets"};
   child = ::fork();
   if (child == 0) {
     ::dup2(in[0], STDIN_FILENO);

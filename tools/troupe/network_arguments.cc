@@ -29,6 +29,7 @@ Result<ps::NetworkOptions> network_options(const NetworkArguments& arguments, co
   options.insecure_network = arguments.insecure;
   options.queue_bytes = static_cast<size_t>(limits.queue_bytes);
   options.max_message_bytes = static_cast<size_t>(limits.max_message_bytes);
+  options.shared_memory = limits.shared_memory;
   if (arguments.keys.empty()) return options;
   auto keys = ps::load_keys(arguments.keys, *ps::key_role_named(role));
   if (!keys) return tl::unexpected<Error>(keys.error());
