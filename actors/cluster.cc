@@ -5,10 +5,7 @@
 
 #include <troupe/actors/coordinator.h>
 #include <troupe/actors/node.h>
-#include <troupe/actors/server.h>
-#include <troupe/actors/worker.h>
-#include <troupe/kernels/collective/thread_group.h>
-#include <troupe/ps/transport/memory_transport.h>
+#include <troupe/actors/workshop.h>
 
 namespace troupe {
 
@@ -49,6 +46,17 @@ class Cluster::Watch final : public RunObserver {
     on_finished(result);
   }
 
+  void all_gone() {
+    std::lock_guard lock(mutex_);
+    all_gone_ = true;
+    there_.notify_all();
+  }
+  /// The coordinator leaves last, but does not wait for ever for a process that has died unseen.
+  void wait_until_all_gone() {
+    std::unique_lock lock(mutex_);
+    there_.wait_for(lock, std::chrono::seconds(5), [this] { return all_gone_; });
+  }
+
   const ps::RunResult* result() {
     std::lock_guard lock(mutex_);
     return heard_ ? result_.get() : nullptr;
@@ -65,6 +73,7 @@ class Cluster::Watch final : public RunObserver {
   std::condition_variable there_;
   std::unique_ptr<ps::RunResult> result_;
   bool heard_ = false;  ///< by the caller's observer too
+  bool all_gone_ = false;
 };
 
 namespace {
@@ -78,86 +87,17 @@ Status check(const ClusterParts& parts) {
   return {};
 }
 
-void fill_defaults(ClusterParts& parts) {
-  if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
-  if (!parts.transport->reliable() && parts.retry_interval.count() == 0)
-    parts.retry_interval = std::chrono::milliseconds(200);
-  if (!parts.executor)
-    parts.executor = [threads = parts.threads_per_worker](const ps::Endpoint& who, const char* use) {
-      return std::shared_ptr<Executor>(make_cpu_queue(cat(name_of(who.role), who.index, '.', use), threads));
-    };
-  if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
-  if (!parts.all_reducer) {
-    auto group = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(
-        make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
-    parts.all_reducer = [group, executor = parts.executor](ps::WorkerId w) {
-      TROUPE_CHECK((*group)[w], "worker ", w, " has left its group");
-      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
-    };
-  }
+NodeActor spawn_local_node(caf::actor_system& system, ClusterParts parts) {
+  NodeParts node;
+  node.self = parts.coordinator.node;
+  node.coordinator = parts.coordinator.self;
+  node.transport = parts.transport;
+  node.retry_interval = parts.retry_interval;
+  node.spawn = [workshop = std::make_shared<Workshop>(system, std::move(parts))](const ps::Spawn& order) {
+    return workshop->make(order);
+  };
+  return spawn_node(system, std::move(node));
 }
-
-/// Makes the actors of the slots, again after a loss.
-class Workshop {
- public:
-  Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {}
-
-  caf::actor make(const ps::Endpoint& who) {
-    if (who.role == ps::Role::server) return caf::actor_cast<caf::actor>(spawn_server(system_, server(who)));
-    return caf::actor_cast<caf::actor>(spawn_worker(system_, worker(who)));
-  }
-
- private:
-  ServerParts server(const ps::Endpoint& who) {
-    ServerParts server;
-    server.options.self = who;
-    server.options.coordinator = parts_.coordinator.self;
-    server.options.optimizer = parts_.optimizer;
-    server.options.scale = parts_.immediate_scale;
-    server.options.global_batch = parts_.coordinator.dealer.global_batch;
-    server.options.needs_verdict = parts_.coordinator.clip_norm > 0 || parts_.coordinator.skip_non_finite;
-    server.shard = std::make_unique<ps::Shard>(server.options, parts_.store(who.index), parts_.initial);
-    if (parts_.record_event)
-      server.shard->on_event([record = parts_.record_event, index = who.index](const ps::Shard::Event& event) {
-        record(index, event);
-      });
-    if (parts_.replay && who.index < parts_.replay->events.size())
-      server.shard->replay(parts_.replay->events[who.index]);
-    server.transport = parts_.transport;
-    server.retry_interval = parts_.retry_interval;
-    return server;
-  }
-
-  WorkerParts worker(const ps::Endpoint& who) {
-    const std::shared_ptr<GradientSource> source = parts_.source(who.index);
-    check_layers(who, *source);
-    ps::WorkerOptions options;
-    options.self = who;
-    options.coordinator = parts_.coordinator.self;
-    options.clip_norm = parts_.coordinator.clip_norm;
-    options.skip_non_finite = parts_.coordinator.skip_non_finite;
-    WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, {}, parts_.optimizer, parts_.transport,
-                       ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
-                       parts_.seed, {}, parts_.retry_interval};
-    worker.make_all_reducer = [make = parts_.all_reducer, who] { return std::shared_ptr(make(who.index)); };
-    worker.make_collective_queue = [make = parts_.executor, who] { return make(who, "collective"); };
-    if (parts_.slow_down) worker.slow_down = parts_.slow_down(who.index);
-    return worker;
-  }
-
-  void check_layers(const ps::Endpoint& who, const GradientSource& source) const {
-    const auto& expected = parts_.coordinator.layers;
-    TROUPE_CHECK(source.layers().size() == expected.size(), who, " has ", source.layers().size(), " layers, the run ",
-                 expected.size());
-    for (size_t i = 0; i < expected.size(); ++i)
-      TROUPE_CHECK(source.layers()[i].name == expected[i].name && source.layers()[i].count == expected[i].count, who,
-                   ": layer ", i, " is ", source.layers()[i].name, " with ", source.layers()[i].count,
-                   " parameters, in the run ", expected[i].name, " with ", expected[i].count);
-  }
-
-  caf::actor_system& system_;
-  ClusterParts parts_;
-};
 
 }  // namespace
 
@@ -181,15 +121,11 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
   coordinator.write_checkpoint = parts.write_checkpoint;
   coordinator.retry_interval = parts.retry_interval;
 
-  NodeParts node;
-  node.self = parts.coordinator.node;
-  node.coordinator = parts.coordinator.self;
-  node.transport = parts.transport;
-  node.retry_interval = parts.retry_interval;
-  node.spawn = [workshop = std::make_shared<Workshop>(system, std::move(parts))](const ps::Endpoint& who) {
-    return workshop->make(who);
-  };
-  cluster->node_ = spawn_node(system, std::move(node));
+  coordinator.set_routes = parts.set_routes;
+  coordinator.all_gone = [watch = cluster->watch_] { watch->all_gone(); };
+
+  cluster->over_processes_ = parts.coordinator.roster.nodes > 0;
+  if (!cluster->over_processes_) cluster->node_ = spawn_local_node(system, std::move(parts));
   cluster->coordinator_ = spawn_coordinator(system, std::move(coordinator));
   caf::actor_cast<caf::actor>(cluster->coordinator_)
       ->attach_functor([watch = cluster->watch_](const caf::error& reason) { watch->coordinator_ended(reason); });
@@ -197,32 +133,25 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
 }
 
 Cluster::~Cluster() {
-  caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
+  if (node_) caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
   caf::anon_send_exit(coordinator_, caf::exit_reason::kill);
 }
 
-const ps::RunResult& Cluster::wait() { return watch_->wait(); }
+const ps::RunResult& Cluster::wait() {
+  const ps::RunResult& result = watch_->wait();
+  if (over_processes_) watch_->wait_until_all_gone();
+  return result;
+}
 const ps::RunResult* Cluster::result() const { return watch_->result(); }
 
 void Cluster::stop() { caf::anon_send(coordinator_, std::make_shared<const Control>(StopRun{})); }
 
-void Cluster::change_policies(std::vector<ps::UpdateRule> rules) {
-  caf::anon_send(coordinator_, std::make_shared<const Control>(ChangePolicies{std::move(rules)}));
+void Cluster::link_lost(uint32_t node) {
+  caf::anon_send(coordinator_, std::make_shared<const Control>(LinkLost{node}));
 }
 
-ps::Shard::InitialState initial_from(std::shared_ptr<GradientSource> source, const ps::Optimizer& optimizer,
-                                     uint64_t seed) {
-  const size_t states = optimizer.state_names().size();
-  return [source, states, seed](const ps::Slice& slice) {
-    const LayerSpec& layer = source->layers()[slice.layer];
-    Tensor whole = Tensor::empty({layer.count});
-    source->initialize(slice.layer, seed, whole.span<float>());
-    ps::SliceState state;
-    state.slice = slice.id;
-    state.values = whole.view(slice.begin, {slice.count()}).clone();
-    for (size_t i = 0; i < states; ++i) state.state.push_back(Tensor::zeros({slice.count()}));
-    return state;
-  };
+void Cluster::change_policies(std::vector<ps::UpdateRule> rules) {
+  caf::anon_send(coordinator_, std::make_shared<const Control>(ChangePolicies{std::move(rules)}));
 }
 
 }  // namespace troupe

@@ -24,6 +24,8 @@ class Cluster {
 
   /// Ends the run at the next step boundary, after a checkpoint. Thread-safe; returns at once.
   void stop();
+  /// The transport lost its connection to a node's process. Thread-safe.
+  void link_lost(uint32_t node);
   /// Other policies from the next step boundary on. Thread-safe; returns at once. A rule that fits no layer is
   /// reported to the observer and changes nothing.
   void change_policies(std::vector<ps::UpdateRule> rules);
@@ -38,7 +40,8 @@ class Cluster {
 
   std::shared_ptr<ps::Transport> transport_;
   std::shared_ptr<Watch> watch_;
-  NodeActor node_;
+  bool over_processes_ = false;
+  NodeActor node_;  ///< of a run in one process
   CoordinatorActor coordinator_;
 };
 

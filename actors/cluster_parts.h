@@ -58,6 +58,8 @@ struct ClusterParts {
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;  ///< [none is written]
   std::shared_ptr<ps::Transport> transport;                              ///< [inside the process]
+  /// Where `coordinator.roster.nodes` processes make up the run: tells the transport who is where.
+  std::function<void(const ps::Routes&)> set_routes;
   /// How often is said again what was not answered; 0: never. [0 on a reliable transport, else 200 ms]
   std::chrono::milliseconds retry_interval{0};
   std::shared_ptr<RunObserver> observer;

@@ -36,17 +36,25 @@ void write(Self self, ps::CheckpointRequest request) {
 
 void carry(Self self, ps::CoordinatorCore::Effects effects) {
   CoordinatorParts& parts = self->state.parts;
+  if (effects.routes && parts.set_routes) parts.set_routes(*effects.routes);
   for (ps::Envelope& envelope : effects.send) parts.transport->send(std::move(envelope));
   for (ps::CheckpointRequest& request : effects.checkpoints) write(self, std::move(request));
   for (const std::string& event : effects.events) parts.observer->on_event(event);
   for (const ps::StepReport& report : effects.steps) parts.observer->on_step(report);
   for (const ps::EvaluationReport& report : effects.evaluations) parts.observer->on_evaluation(report);
   if (effects.finished) parts.observer->on_finished(*effects.finished);
+  if (parts.all_gone && parts.core->all_gone()) parts.all_gone();
+}
+
+ps::CoordinatorCore& core_of(Self self) {
+  ps::CoordinatorCore& core = *self->state.parts.core;
+  core.set_now_ms(now_ms(self));
+  return core;
 }
 
 struct ControlHandler {
   Self self;
-  ps::CoordinatorCore& core() const { return *self->state.parts.core; }
+  ps::CoordinatorCore& core() const { return core_of(self); }
 
   void operator()(const StartRun&) const { carry(self, core().start()); }
   void operator()(const CheckpointDone& done) const { carry(self, core().checkpoint_written(done.status)); }
@@ -56,6 +64,7 @@ struct ControlHandler {
     if (effects) carry(self, std::move(*effects));
     else self->state.parts.observer->on_event("policies were not changed: " + effects.error().message);
   }
+  void operator()(const LinkLost& lost) const { core().link_lost(lost.node); }
 };
 
 CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
@@ -63,10 +72,10 @@ CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<Coordinat
   end_on_exception(self);
   tick_every(self, self->state.parts.retry_interval);
   return {
-      [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.parts.core->handle(*envelope)); },
+      [self](const ps::EnvelopePtr& envelope) { carry(self, core_of(self).handle(*envelope)); },
       [self](const ControlPtr& control) { std::visit(ControlHandler{self}, *control); },
       [self](tick_atom) {
-        carry(self, self->state.parts.core->tick());
+        carry(self, core_of(self).tick());
         tick_every(self, self->state.parts.retry_interval);
       },
   };

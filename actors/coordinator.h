@@ -15,6 +15,8 @@ struct CoordinatorParts {
   std::shared_ptr<Executor> files;                                        ///< where checkpoints are written
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;   ///< may be empty
   std::chrono::milliseconds retry_interval{0};                            ///< 0: never
+  std::function<void(const ps::Routes&)> set_routes;                      ///< of this process; may be empty
+  std::function<void()> all_gone;  ///< nobody is left who must hear of the end; may be empty
 };
 
 /// Carries envelopes between the transport and CoordinatorCore, which decides everything, and gives

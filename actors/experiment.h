@@ -18,6 +18,15 @@ struct ExperimentOptions {
   std::string stamp;              ///< the time, for the folder's name: "20261130-112906"
   std::string resume;             ///< a run's folder, to go on in from its newest valid checkpoint
   std::string replay;             ///< the folder of a recorded run, to be repeated bit for bit in a new one
+  /// Several processes make up the run, of which this one coordinates and has no workers or servers itself.
+  struct Spread {
+    int64_t nodes = 1;                           ///< that the run begins with
+    uint64_t run = 0;                            ///< its number, random
+    std::shared_ptr<ps::Transport> transport;
+    std::function<void(const ps::Routes&)> set_routes;
+  };
+  std::optional<Spread> spread;
+
   /// Asked before the run folder is made; true ends `prepare` with ErrorKind::cancelled.
   std::function<bool()> cancelled;
 
@@ -26,7 +35,7 @@ struct ExperimentOptions {
   ps::Log::Listener log;
 };
 
-/// A run as a configuration describes it, in one process: data, model, optimizer, run folder, checkpoints,
+/// A run as a configuration describes it, in one process or as the coordinator of several: data, model, optimizer, run folder, checkpoints,
 /// metrics, recording, summary.
 class Experiment {
  public:
@@ -47,6 +56,8 @@ class Experiment {
   Result<ps::RunSummary> run();
   /// Ends the run at the next step boundary, with a checkpoint. Thread-safe.
   void stop();
+  /// The transport lost its connection to a node's process. Thread-safe.
+  void link_lost(uint32_t node);
 
  private:
   struct Impl;

@@ -1,10 +1,12 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
 
 #include <caf/all.hpp>
 
+#include <troupe/kernels/base/result.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/transport/transport.h>
 
@@ -59,19 +61,38 @@ struct StopRun {};
 struct ChangePolicies {
   std::vector<ps::UpdateRule> rules;
 };
-using Control = std::variant<StartRun, CheckpointDone, StopRun, ChangePolicies>;
+/// The transport's connection to a node broke.
+struct LinkLost {
+  uint32_t node = 0;
+};
+using Control = std::variant<StartRun, CheckpointDone, StopRun, ChangePolicies, LinkLost>;
 using ControlPtr = std::shared_ptr<const Control>;
+
+/// What a node made of the run's config, and how it makes actors now.
+struct Prepared {
+  ps::Ready ready;
+  std::function<caf::actor(const ps::Spawn&)> spawn;
+};
+/// What a process tells its node: it is prepared (or why it cannot be), or wants to leave the run.
+struct PrepareDone {
+  Result<Prepared> prepared;
+};
+struct LeaveRun {};
+using NodeControl = std::variant<PrepareDone, LeaveRun>;
+using NodeControlPtr = std::shared_ptr<const NodeControl>;
 
 }  // namespace troupe
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ps::EnvelopePtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TaskDonePtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ControlPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::NodeControlPtr)
 
 namespace troupe {
 
 using ServerActor = caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<tick_atom>>;
-using NodeActor = caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<tick_atom>>;
+using NodeActor =
+    caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<NodeControlPtr>, caf::reacts_to<tick_atom>>;
 using WorkerActor =
     caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<TaskDonePtr>, caf::reacts_to<tick_atom>>;
 using CoordinatorActor =
@@ -90,6 +111,12 @@ void attach(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& tr
 template <class Self>
 void tick_every(Self* self, std::chrono::milliseconds interval) {
   if (interval.count() > 0) self->delayed_send(self, interval, tick_atom::value);
+}
+
+/// Milliseconds of the actor's clock, which is virtual in a simulation.
+template <class Self>
+int64_t now_ms(Self* self) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(self->clock().now().time_since_epoch()).count();
 }
 
 /// The exception that ended an actor, as the reason its node hears.

@@ -1,23 +1,9 @@
 #include <troupe/actors/run.h>
 
-#include <algorithm>
-#include <thread>
-
 #include <troupe/actors/cluster.h>
+#include <troupe/actors/system_config.h>
 
 namespace troupe {
-namespace {
-
-/// Only servers compute on the scheduler's threads: more threads than servers would have nothing to do but be woken,
-/// and a message between two actors that share a thread wakes nobody.
-struct SystemConfig : caf::actor_system_config {
-  explicit SystemConfig(uint32_t servers) {
-    set("scheduler.policy", caf::atom("sharing"));
-    set("scheduler.max-threads", std::clamp(servers, 1u, std::max(1u, std::thread::hardware_concurrency())));
-  }
-};
-
-}  // namespace
 
 struct Run::Impl {
   explicit Impl(uint32_t servers) : config(servers) {}
@@ -40,6 +26,7 @@ Result<std::unique_ptr<Run>> Run::start(ClusterParts parts) {
 
 const ps::RunResult& Run::wait() { return impl_->cluster->wait(); }
 void Run::stop() { impl_->cluster->stop(); }
+void Run::link_lost(uint32_t node) { impl_->cluster->link_lost(node); }
 void Run::change_policies(std::vector<ps::UpdateRule> rules) { impl_->cluster->change_policies(std::move(rules)); }
 
 }  // namespace troupe

@@ -17,6 +17,7 @@ class Run {
   /// Waits for the end. As in Cluster, `stop` and `change_policies` return at once and are thread-safe.
   const ps::RunResult& wait();
   void stop();
+  void link_lost(uint32_t node);
   void change_policies(std::vector<ps::UpdateRule> rules);
 
  private:

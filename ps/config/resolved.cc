@@ -1,7 +1,9 @@
 #include <troupe/ps/config/resolved.h>
 
 #include <algorithm>
+#include <cstdio>
 
+#include <troupe/kernels/base/random.h>
 #include <troupe/ps/config/setting.h>
 
 namespace troupe::ps {
@@ -46,6 +48,13 @@ std::string resolved_toml(const RunConfig& config, const Sources* sources) {
     }
     if (!setting.per_rule()) text += line_text(setting, config, sources, setting.key);
   }
+  return text;
+}
+
+std::string config_hash(const RunConfig& config) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(derive_seed(0, resolved_toml(config).c_str())));
   return text;
 }
 

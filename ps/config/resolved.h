@@ -9,4 +9,7 @@ namespace troupe::ps {
 /// `sources`, every line ends with a comment that says where its value came from.
 std::string resolved_toml(const RunConfig& config, const Sources* sources = nullptr);
 
+/// Equal for equal configurations, wherever they came from: 16 hexadecimal digits.
+std::string config_hash(const RunConfig& config);
+
 }  // namespace troupe::ps

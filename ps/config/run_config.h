@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <troupe/kernels/nn/model_spec.h>
+#include <troupe/ps/control/roster.h>
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/data/load_dataset.h>
 #include <troupe/ps/param/optimizer.h>
@@ -68,8 +69,19 @@ struct CheckpointSection {
   std::string durability = "checkpoint";
 };
 
+struct NetworkSection {
+  int64_t lease_ms = 3000;
+  int64_t start_timeout_s = 60;
+  bool shared_memory = true;
+  int64_t max_message_bytes = int64_t{1} << 30;
+  int64_t queue_bytes = 256 << 20;
+};
+
 struct ElasticSection {
   int64_t max_restarts = 3;
+  OnLoss on_loss = OnLoss::restart;
+  int64_t replace_ms = 5000;
+  int64_t min_workers = 1;
 };
 
 struct MetricsSection {
@@ -98,6 +110,7 @@ struct RunConfig {
   std::vector<UpdateRule> update = {UpdateRule{}};  ///< `[[update]]`, in order; never empty
   ServersSection servers;
   CheckpointSection checkpoint;
+  NetworkSection network;
   ElasticSection elastic;
   MetricsSection metrics;
   DebugSection debug;

@@ -8,15 +8,20 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/control/roster.h>
 #include <troupe/ps/control/run_result.h>
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/messages.h>
+#include <troupe/ps/metrics/run_status.h>
 
 namespace troupe::ps {
 
 struct CoordinatorOptions {
   Endpoint self{Role::coordinator, 0, 1};
-  Endpoint node{Role::node, 0, 1};
+  Endpoint node{Role::node, 0, 1};          ///< of a run in one process
+  RosterOptions roster;                     ///< `nodes` and what is told to them; the rest is filled in
+  OnLoss on_loss = OnLoss::restart;
+  int64_t min_workers = 1;                  ///< with OnLoss::shrink the run ends below
   std::vector<LayerSpec> layers;
   std::vector<Policy> policies;             ///< by layer
   LayoutOptions layout;
@@ -26,11 +31,13 @@ struct CoordinatorOptions {
   bool checkpoint_at_end = true;
   int64_t evaluate_every_epochs = 0;        ///< 0: only at the end
   int64_t test_samples = 0;                 ///< 0: never evaluated
-  std::vector<PolicyChange> changes;        ///< ascending steps
+  std::vector<PolicyChange> changes;        ///< ascending steps. Over several processes all_reduce means
+                                            ///< sync: servers add up what no collective reaches
   double clip_norm = 0;
   bool skip_non_finite = false;
   int64_t max_restarts = 0;                 ///< of lost workers, all together
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
+  bool replicas = false;                    ///< every server has one on another node, where there is one
 };
 
 /// Everything a checkpoint holds, immutable: written while training goes on.
@@ -61,6 +68,7 @@ class CoordinatorCore {
     std::vector<EvaluationReport> evaluations;
     std::vector<CheckpointRequest> checkpoints;
     std::vector<std::string> events;        ///< for the log, a sentence each
+    std::optional<Routes> routes;           ///< for the coordinator's own transport, before anything is sent
     std::optional<RunResult> finished;      ///< once
   };
 
@@ -70,6 +78,14 @@ class CoordinatorCore {
   /// Has the actors of all slots started; when they are there, everybody is invited.
   Effects start();
   Effects handle(const Envelope& envelope);
+  /// The connection to a node broke.
+  void link_lost(uint32_t node) { roster_.link_lost(node); }
+  /// Said before every call: the coordinator's clock. Any origin; it does not go back.
+  void set_now_ms(int64_t now) { roster_.set_now_ms(now); }
+  /// For `troupe status`.
+  RunStatus status() const;
+  /// Nobody is left who has to hear that the run is over.
+  bool all_gone() const { return phase_ == Phase::ended && roster_.all_gone(); }
   /// The last CheckpointRequest not yet answered for is on disk, or not.
   Effects checkpoint_written(const Status& status);
   /// Ends the run at the next step boundary, with a checkpoint.
@@ -101,7 +117,16 @@ class CoordinatorCore {
     std::map<uint64_t, Work> outstanding;   ///< by number
     std::deque<Work> special;               ///< evaluate, upload: granted before anything else
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
+    bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+  };
+
+  struct ReplicaSlot {
+    Incarnation incarnation = 0;
+    bool here = false;                      ///< ordered, and not lost since
+    bool acknowledged = false;              ///< its node has started it
+    bool said = false;                      ///< that there can be none
+    std::optional<Endpoint> synced;         ///< the server that it is equal to
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -114,10 +139,34 @@ class CoordinatorCore {
   void on(Effects& out, const Envelope& envelope, const StatsReply& reply);
   void on(Effects& out, const Envelope& envelope, const Down& down);
   void on(Effects& out, const SpawnAck& ack);
+  void on(Effects& out, const Envelope& envelope, const Synced& synced);
+  bool answer_client(Effects& out, const Envelope& envelope);
+  void request_stop(Effects& out);
+
+  void take(Effects& out, Roster::Effects effects);
+  void begin(Effects& out);
+  void lost_node(Effects& out, const Endpoint& node, const std::string& reason);
+  void spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over = {});
+  void place_homeless(Effects& out);
+  void vacate(WorkerId w);
+  void drop_worker(Effects& out, WorkerId w, const std::string& what);
+  std::vector<WorkerId> absent() const;
+  void resize_soon();
+  void apply_resize(Effects& out);
+  void promote(Effects& out, ServerId s, const std::string& why);
+  void relieve(Effects& out, const Endpoint& node);
+  void rebalance(Effects& out);
+  void move(Effects& out, Role role, uint32_t index, const Endpoint& to);
+  void order_replicas(Effects& out);
+  void lost_replica(Effects& out, ServerId s, const std::string& reason);
+  void replica_started(Effects& out, const Endpoint& who);
+  std::vector<Routes::Place> places() const;
+  Effects finish(Effects out);
 
   bool current(const Endpoint& who) const;
   Endpoint worker(WorkerId w) const { return {Role::worker, w, membership_.workers[w]}; }
   Endpoint server(ServerId s) const { return {Role::server, s, membership_.servers[s]}; }
+  Endpoint replica(ServerId s) const { return {Role::replica, s, replicas_[s].incarnation}; }
   const Layout& layout() const { return *membership_.layout; }
   void send(Effects& out, Endpoint to, Message body) const;
   void send_servers(Effects& out, const Message& body) const;
@@ -144,10 +193,12 @@ class CoordinatorCore {
   void begin_duty(Effects& out);
   void start_evaluation();
   void fail_run(Effects& out, std::string why);
-  void apply_policy_change(Effects& out);
+  void apply_change(Effects& out);
+  void finish_workers(Effects& out) const;
   void end(Effects& out, Outcome outcome);
   void account(Effects& out, WorkerId w, const WorkDone& done, const Work& work);
   void close_report(Effects& out, Step key, Step step);
+  void close_complete_reports(Effects& out);
   void close_last_report(Effects& out);
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
@@ -160,7 +211,16 @@ class CoordinatorCore {
   Membership membership_;
   std::set<Endpoint> unacknowledged_;       ///< of the membership
   bool workers_invited_ = false;            ///< servers first: a worker never knows a generation before them
-  std::set<Endpoint> spawning_;
+  Roster roster_;
+  bool begun_ = false;
+  bool routes_changed_ = false;
+  std::map<Endpoint, Spawn> spawning_;      ///< said, or to be said once there is a node for it
+  std::set<Endpoint> homeless_;             ///< those of them that wait for a node
+  std::vector<Incarnation> last_worker_;    ///< given in each slot
+  std::vector<ReplicaSlot> replicas_;       ///< by server; empty in one process
+  std::map<ServerId, Endpoint> moving_;     ///< servers whose replica takes over once it is equal, and its node
+  std::vector<int64_t> full_batch_;         ///< by worker, when nobody is absent
+  bool resizing_ = false;                   ///< at the next boundary the batch is shared out anew
   std::vector<Slot> slots_;
   std::set<WorkerId> waiting_;              ///< asked for their next piece of work
   int64_t outstanding_ = 0;                 ///< pieces of work dealt and not done, of all workers
@@ -184,7 +244,7 @@ class CoordinatorCore {
 
   struct OpenReport {
     StepReport report;
-    int64_t pieces = 0;
+    std::set<WorkerId> done;                ///< lockstep: whose pieces are in it
   };
   std::map<Step, OpenReport> open_reports_;
   int64_t unreported_samples_ = 0;          ///< on demand, completed since the last report

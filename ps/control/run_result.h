@@ -43,7 +43,7 @@ struct RunResult {
   std::vector<WorkerReport> workers;
   std::vector<LayerCounters> layers;    ///< summed over servers, one a layer
   int64_t duplicates_dropped = 0, refused = 0, skipped_steps = 0;
-  int64_t worker_restarts = 0, server_restarts = 0;
+  int64_t worker_restarts = 0, server_restarts = 0, workers_dropped = 0;
   int64_t checkpoints_written = 0, checkpoints_failed = 0;
   std::shared_ptr<const Layout> layout;
 };

@@ -39,7 +39,7 @@ Status check_options(const DealerOptions& o) {
                 cat("train.batch_size = ", o.global_batch, " is not within 1 .. ", kMaxBatch));
   int64_t sum = 0;
   for (size_t w = 0; w < o.worker_batch.size(); ++w) {
-    if (o.worker_batch[w] <= 0 || o.worker_batch[w] > kMaxBatch)
+    if (o.worker_batch[w] < (o.vacancies ? 0 : 1) || o.worker_batch[w] > kMaxBatch)
       return fail(ErrorKind::invalid,
                   cat("worker ", w, " has a batch of ", o.worker_batch[w],
                       " samples (train.batch_size = ", o.global_batch, ", parallel.workers = ", workers,

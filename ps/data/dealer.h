@@ -17,6 +17,7 @@ struct DealerOptions {
   int64_t global_batch = 1;  ///< samples of one step of all workers
   /// By slot: its size is the number of workers, its sum the global batch.
   std::vector<int64_t> worker_batch;
+  bool vacancies = false;    ///< a batch of 0 is a slot that nobody fills now; else it is an error
   bool lockstep = true;  ///< Layout::lockstep()
 };
 

@@ -22,7 +22,7 @@ constexpr size_t kSealBytes = sizeof(uint64_t);
 // Most heads: no memory is taken for the builder, nor for an aligned copy.
 constexpr size_t kScratchWords = 128;
 
-// ---- out ----------------------------------------------------------------------------------------------------------------
+// ---- out --------------------------------------------------------------------------------------------
 
 void describe(const Tensor& tensor, uint32_t frame, bool checked, schema::TensorDescriptor::Builder out) {
   TROUPE_CHECK(tensor && tensor.device() == Device{}, "tensor ", frame, " of a message has no CPU memory");
@@ -57,7 +57,7 @@ class HeadStream : public kj::OutputStream {
   std::vector<std::byte> head_;
 };
 
-// ---- in -----------------------------------------------------------------------------------------------------------------
+// ---- in ---------------------------------------------------------------------------------------------
 
 // The head without its seal, as words: in place where they are aligned.
 class HeadWords {
@@ -156,13 +156,15 @@ std::vector<Tensor> tensors_of(schema::Envelope::Reader in, const std::vector<Te
   for (const Described& is : described) {
     const Tensor& payload = payloads[is.frame];
     const std::span<const std::byte> bytes(payload ? payload.raw() : nullptr, bytes_of(payload));
-    if (limits.check_payloads && is.checksum != checksum_of(bytes)) refuse("the checksum of payload ", is.frame, " is wrong");
+    if (limits.check_payloads && is.checksum != checksum_of(bytes))
+      refuse("the checksum of payload ", is.frame, " is wrong");
     tensors.push_back(tensor_in(payload, is));
   }
   return tensors;
 }
 
-Envelope read_envelope(std::span<const std::byte> head, const std::vector<Tensor>& payloads, const DecodeLimits& limits) {
+Envelope read_envelope(std::span<const std::byte> head, const std::vector<Tensor>& payloads,
+                       const DecodeLimits& limits) {
   check_seal(head, limits);
   const HeadWords words(head);
   // Every object is read once; whatever points at one object many times runs out of this.
@@ -209,8 +211,8 @@ Result<Envelope> decode(std::span<const std::byte> head, std::vector<Tensor> pay
   } catch (const Malformed& malformed) {
     return fail(ErrorKind::corrupt, "a message was refused: " + malformed.what);
   } catch (const kj::Exception& exception) {
-    return fail(ErrorKind::corrupt, cat("a message was refused: its head is no Cap'n Proto message: ",
-                                        exception.getDescription().cStr()));
+    return fail(ErrorKind::corrupt,
+                cat("a message was refused: its head is no Cap'n Proto message: ", exception.getDescription().cStr()));
   }
 }
 

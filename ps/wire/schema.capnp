@@ -10,7 +10,7 @@
 # (`ps/wire/pack.cc`).
 #
 #   frame 0        the head: 8 bytes XXH3-64 of all that follows in it (little-endian), then an `Envelope` in Cap'n
-#                  Proto's standard stream framing. 100 bytes for an acknowledgement, 140 and more with tensors.
+#                  Proto's standard stream framing. 112 bytes for an acknowledgement, 200 with a tensor.
 #                  `tail -c +9 head | capnp decode ps/wire/schema.capnp Envelope` shows one to a person.
 #   frames 1..n    the payloads: the elements of one tensor each, row-major, little-endian, nothing else. They are
 #                  sent from where the tensor lies and read where they arrive: no byte of a payload is ever copied
@@ -438,6 +438,7 @@ struct Welcome {
   config @1 :Text;              # the run's resolved TOML
   resumeFrom @2 :Text;
   leaseMs @3 :Int64;
+  run @4 :UInt64;               # the envelopes' run from now on
 }
 
 struct Rejected {
@@ -456,6 +457,7 @@ struct Heartbeat {
   queuedMessages @1 :Int64;
   queuedBytes @2 :Int64;
   refusedFrames @3 :Int64;
+  routes @4 :UInt64;            # newest version that the node knows
 }
 
 struct HeartbeatAck {
@@ -473,7 +475,9 @@ struct Routes {
   }
 }
 
-struct Leave {}
+struct Leave {
+  gone @0 :Bool;                # its own actors have ended
+}
 
 # ---- a server and its replica ---------------------------------------------------------------------------------------
 

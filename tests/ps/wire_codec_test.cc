@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include <tests/support/forged_frames.h>
 #include <tests/support/random_message.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -7,24 +8,13 @@ using namespace troupe;
 using namespace troupe::ps;
 using namespace troupe::ps::wire;
 using test::RandomMessages;
+using test::received;
 
 BOOST_AUTO_TEST_SUITE(wire_codec)
 
 namespace {
 
 constexpr RunId kRun = 0x5eed;
-
-// As it would come from a socket: other memory, `offset` bytes beyond an alignment of 64.
-std::vector<Tensor> received(const std::vector<Tensor>& sent, size_t offset = 0) {
-  std::vector<Tensor> out;
-  for (const Tensor& t : sent) {
-    const auto bytes = static_cast<int64_t>(t.bytes());
-    Tensor memory = Tensor::empty(Shape{bytes + static_cast<int64_t>(offset)}, DType::u8);
-    out.push_back(memory.view(static_cast<int64_t>(offset), Shape{bytes}));
-    if (bytes > 0) std::memcpy(out.back().raw(), t.raw(), t.bytes());
-  }
-  return out;
-}
 
 Envelope decoded(const Frames& frames, size_t offset = 0) {
   auto out = decode(frames.head, received(frames.payloads, offset), {.run = kRun});
@@ -96,9 +86,9 @@ BOOST_AUTO_TEST_CASE(AHeadMayLieAnywhereInMemory) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(AnAcknowledgementHasAHundredBytes) {
+BOOST_AUTO_TEST_CASE(AnAcknowledgementFitsInTwoCacheLines) {
   const Frames frames = encode({{Role::server, 1, 1}, {Role::worker, 2, 3}, 4, PushAck{5, 6, 7}}, kRun);
-  BOOST_TEST(frames.head.size() == 104u);
+  BOOST_TEST(frames.head.size() <= 128u);
   BOOST_TEST(frames.payloads.empty());
 }
 

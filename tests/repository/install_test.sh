@@ -15,7 +15,7 @@ finish() {
 cmake --install "$build" --prefix "$scratch/prefix" >"$scratch/log" 2>&1 || finish "$(cat "$scratch/log")" 1
 passed=1
 
-if grep -rlE '#include <(caf|dnnl|cblas|nlohmann|toml|zlib|xxhash)' "$scratch/prefix/include/troupe/kernels" \
+if grep -rlE '#include <(caf|dnnl|cblas|nlohmann|toml|zlib|xxhash|capnp|kj|wire)' "$scratch/prefix/include/troupe/kernels" \
   "$scratch/prefix/include/troupe/ps"; then
   finish 'These installed headers name a library that is not part of the interface.' 1
 fi

@@ -23,7 +23,7 @@ LIBRARIES = [
     ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
-    ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto", ["ps/wire", "ps/transport"]),
+    ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto|CAPNP", ["ps/wire", "ps/transport"]),
     ("ZeroMQ", r"zmq.*", r"ZMQ|cppzmq", ["ps/transport"]),
     ("toml++", r"toml(plusplus|\+\+)?/.*|toml\.hpp", r"tomlplusplus|TOMLPLUSPLUS", ["ps/config"]),
     ("JSON", r"nlohmann/.*", r"nlohmann_json", ["ps/config", "ps/checkpoint", "ps/metrics"]),

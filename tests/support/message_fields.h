@@ -49,14 +49,14 @@ TROUPE_FIELDS(Spawn, 3)
 TROUPE_FIELDS(SpawnAck, 1)
 TROUPE_FIELDS(NodeAddress, 4)
 TROUPE_FIELDS(Hello, 5)
-TROUPE_FIELDS(Welcome, 4)
+TROUPE_FIELDS(Welcome, 5)
 TROUPE_FIELDS(Rejected, 1)
 TROUPE_FIELDS(Ready, 4)
-TROUPE_FIELDS(Heartbeat, 4)
+TROUPE_FIELDS(Heartbeat, 5)
 TROUPE_FIELDS(HeartbeatAck, 1)
 TROUPE_FIELDS(Routes::Place, 2)
 TROUPE_FIELDS(Routes, 3)
-TROUPE_FIELDS(Leave, 0)
+TROUPE_FIELDS(Leave, 1)
 TROUPE_FIELDS(Replicate, 3)
 TROUPE_FIELDS(ReplicateAck, 1)
 TROUPE_FIELDS(Synced, 1)
@@ -96,7 +96,7 @@ auto fields_of(T& x) {
   else { auto& [a, b, c, d, e, f, g, h, i, j] = x; return std::tie(a, b, c, d, e, f, g, h, i, j); }
 }
 
-// ---- deep equality: bits for floating-point numbers and tensors, contents for what is pointed at --------------------------
+// ---- deep equality: bits for floating-point numbers and tensors, contents for what is pointed at ----
 
 template <class T>
 bool same(const T& a, const T& b);

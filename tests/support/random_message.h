@@ -20,9 +20,8 @@ class RandomMessages {
     fill(out.from);
     fill(out.to);
     fill(out.generation);
-    [&]<size_t... i>(std::index_sequence<i...>) {
-      ((i == kind ? fill(out.body.emplace<i>()) : void()), ...);
-    }(std::make_index_sequence<kKinds>());
+    [&]<size_t... i>(std::index_sequence<i...>) { ((i == kind ? fill(out.body.emplace<i>()) : void()), ...); }
+    (std::make_index_sequence<kKinds>());
     return out;
   }
   Envelope next() { return next(random_.below(kKinds)); }

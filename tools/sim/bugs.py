@@ -12,6 +12,7 @@ from pathlib import Path
 
 SHARD, STORE, GATE = "ps/param/shard.cc", "ps/param/shard_store.cc", "ps/param/consistency.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
+MEMBERSHIP = "ps/control/coordinator_membership.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
 BUGS = {
@@ -59,7 +60,7 @@ BUGS = {
          '    settle(push.parcel, held);')],
     # A worker that was replaced is still listened to.
     "no_incarnation_check": [
-        (COORDINATOR, "who.index < slots_.size() && worker(who.index) == who;",
+        (MEMBERSHIP, "who.index < slots_.size() && worker(who.index) == who;",
          'who.index < slots_.size() && (worker(who.index) == who || bug("no_incarnation_check"));')],
     # A step that the group decided to skip is applied.
     "skip_ignored": [

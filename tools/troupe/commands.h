@@ -15,6 +15,10 @@ void add_config(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_node(CLI::App& app, int& exit_code);
+void add_status(CLI::App& app, int& exit_code);
+void add_stop(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
 
 /// CONFIG and --set, as all commands that start from a config take them.
 struct ConfigArguments {

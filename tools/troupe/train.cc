@@ -1,4 +1,3 @@
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -7,13 +6,14 @@
 #include <filesystem>
 #include <iostream>
 #include <mutex>
-#include <thread>
 
 #include <troupe/actors/experiment.h>
 #include <troupe/ps/metrics/human.h>
 #include <troupe/ps/metrics/run_folder.h>
 
 #include "commands.h"
+#include "interrupts.h"
+#include "network_arguments.h"
 
 using namespace troupe;
 
@@ -41,45 +41,9 @@ What a run leaves in its folder:
 struct TrainArguments {
   ConfigArguments config;
   ExperimentOptions options;
-};
-
-/// Ctrl-C, SIGTERM and a terminal that closes: the first asks the run to end at the next step boundary, the second
-/// ends the process at once. A handler may only write to a pipe; a thread reads it.
-class Interrupts {
- public:
-  explicit Interrupts(std::function<void()> on_first) {
-    if (::pipe(pipe_) != 0) throw std::runtime_error("cannot make a pipe");
-    struct sigaction action {};
-    action.sa_handler = [](int) {
-      const ssize_t written = ::write(pipe_[1], "i", 1);
-      (void)written;  // a full pipe holds enough of them
-    };
-    ::sigaction(SIGINT, &action, nullptr);
-    ::sigaction(SIGTERM, &action, nullptr);
-    if (::signal(SIGHUP, SIG_IGN) != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // under nohup it stays ignored
-    ::signal(SIGPIPE, SIG_IGN);  // whoever reads the progress may go; the training goes on
-    thread_ = std::thread([on_first = std::move(on_first)] {
-      char byte = 0;
-      for (int count = 0; ::read(pipe_[0], &byte, 1) == 1 && byte == 'i'; ++count) {
-        if (count > 0) ::_exit(kInterrupted);
-        on_first();
-      }
-    });
-  }
-  ~Interrupts() {
-    ::signal(SIGINT, SIG_DFL);
-    ::signal(SIGTERM, SIG_DFL);
-    ::signal(SIGHUP, SIG_DFL);
-    const ssize_t written = ::write(pipe_[1], "q", 1);
-    (void)written;
-    thread_.join();
-    ::close(pipe_[0]);
-    ::close(pipe_[1]);
-  }
-
- private:
-  static inline int pipe_[2] = {-1, -1};  // one a process, as signals are
-  std::thread thread_;
+  NetworkArguments network;  ///< with `listen`, other processes make up the run
+  int64_t nodes = 0;
+  std::string announce;
 };
 
 /// Progress on standard output, the log's lines on standard error, neither in the middle of the other.
@@ -121,7 +85,7 @@ class Console {
   ps::ProgressPrinter printer_ = make_printer(0);
 };
 
-/// What an interrupt ends: the experiment, as soon as there is one.
+/// What an interrupt ends, and the network reports to: the experiment, as soon as there is one.
 class Stop {
  public:
   explicit Stop(Console& console) : console_(console) {}
@@ -139,7 +103,11 @@ class Stop {
   void attach(Experiment* experiment) {
     std::lock_guard lock(mutex_);
     experiment_ = experiment;
-    if (asked_) experiment_->stop();
+    if (asked_ && experiment_) experiment_->stop();
+  }
+  void link_lost(uint32_t node) {
+    std::lock_guard lock(mutex_);
+    if (experiment_) experiment_->link_lost(node);
   }
 
  private:
@@ -179,6 +147,29 @@ Result<ps::LoadedConfig> load_for(const TrainArguments& arguments) {
   return loaded;
 }
 
+/// The network of a run of several processes, of which this one coordinates.
+Result<std::shared_ptr<ps::NetworkTransport>> spread(TrainArguments& arguments, const ps::RunConfig& config,
+                                                     Stop& stop) {
+  if (arguments.nodes < 1) return fail(ErrorKind::invalid, "--listen needs --nodes N, how many the run begins with");
+  auto options = network_options(arguments.network, "coordinator", config.network);
+  if (!options) return tl::unexpected<Error>(options.error());
+  options->run = random_number();
+  options->on_peer_lost = [&stop](uint32_t node) { stop.link_lost(node); };
+  const uint64_t run = options->run;
+  auto network = ps::NetworkTransport::open(std::move(*options));
+  if (!network) return network;
+  arguments.options.spread = ExperimentOptions::Spread{
+      arguments.nodes, run, *network, [network = *network](const ps::Routes& routes) { network->set_routes(routes); }};
+  return network;
+}
+
+/// Where the coordinator is reached: in its run's folder, for `troupe status`, and for whoever started it.
+Status announce(const TrainArguments& arguments, const std::string& address, const std::string& folder) {
+  TROUPE_TRY(ps::replace_file(folder + "/coordinator.address", address + "\n"));
+  if (arguments.announce.empty()) return {};
+  return ps::replace_file(arguments.announce, cat(address, "\n", folder, "\n"));
+}
+
 /// Whatever kind of error it is, nothing was begun.
 int report_not_begun(const Error& error) { return report(error) == kInterrupted ? kInterrupted : kBadUsage; }
 
@@ -198,15 +189,29 @@ int train(TrainArguments arguments) {
   arguments.options.log = [&](ps::LogLevel level, const std::string& who, const std::string& text) {
     console.log(level, who, text);
   };
+  std::shared_ptr<ps::NetworkTransport> network;
+  if (!arguments.network.listen.empty()) {
+    auto opened = spread(arguments, config->config, stop);
+    if (!opened) return report_not_begun(opened.error());
+    network = std::move(*opened);
+  }
   auto prepared = Experiment::prepare(*config, arguments.options);
   if (!prepared) return report_not_begun(prepared.error());
   experiment = std::move(*prepared);
   std::cout << experiment->layer_table() << "run folder: " << experiment->folder() << "\n\n" << std::flush;
 
+  if (network) {
+    const std::string address = network->address().address;
+    if (auto told = announce(arguments, address, experiment->folder()); !told) return report_not_begun(told.error());
+    console.line(cat("waiting for ", arguments.nodes, " nodes: troupe node --join ",
+                     address));
+  }
   console.begin(experiment->first_step());
   stop.attach(experiment.get());
   const auto summary = experiment->run();
   if (!summary) return report_not_begun(summary.error());
+  stop.attach(nullptr);
+  if (network) network->close();
   std::cout << '\n' << ps::summary_text(*summary) << "run folder: " << experiment->folder() << std::endl;
   return summary->exit_code;
 }
@@ -230,5 +235,15 @@ void add_train(CLI::App& app, int& exit_code) {
                       "Repeat this run, recorded with debug.record = true, bit for bit in a new folder, with\n"
                       "the run's own config or one that differs only in names and reports")
       ->type_name("RUN");
+  add_network_arguments(*command, arguments->network);
+  command
+      ->add_option("--nodes", arguments->nodes,
+                   "With --listen: this process only coordinates, and the run begins when so many have joined it")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->type_name("N");
+  command
+      ->add_option("--announce", arguments->announce,
+                   "With --listen: a file to write once nodes may join: the address, then the run's folder")
+      ->type_name("FILE");
   command->callback([arguments, &exit_code] { exit_code = train(*arguments); });
 }

@@ -8,11 +8,11 @@ using Which = schema::Envelope::Body::Which;
 
 Message body_of(schema::Envelope::Body::Reader in, Reader& reader) {
   switch (in.which()) {
-#define TROUPE_WIRE_READ(Name, KIND)          \
-  case Which::KIND: {                         \
-    Message out(std::in_place_type<Name>);    \
+#define TROUPE_WIRE_READ(Name, KIND)                   \
+  case Which::KIND: {                                  \
+    Message out(std::in_place_type<Name>);             \
     read(in.get##Name(), std::get<Name>(out), reader); \
-    return out;                               \
+    return out;                                        \
   }
     TROUPE_WIRE_MESSAGES(TROUPE_WIRE_READ)
 #undef TROUPE_WIRE_READ

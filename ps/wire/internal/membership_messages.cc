@@ -96,7 +96,8 @@ static void check_cover(const Layout& layout) {
       covered = layout.slices[at].end;
     }
     if (covered != layout.layers[layer].count)
-      refuse("slices cover ", covered, " of the ", layout.layers[layer].count, " elements of ", layout.layers[layer].name);
+      refuse("slices cover ", covered, " of the ", layout.layers[layer].count, " elements of ",
+             layout.layers[layer].name);
   }
   if (at != layout.slices.size()) refuse("slice ", at, " is out of order");
   for (const Parcel& parcel : layout.parcels)

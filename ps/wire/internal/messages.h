@@ -10,7 +10,7 @@
 /// struct. A new message: a line in message_list.h, a struct in schema.capnp, a pair beside its relatives.
 namespace troupe::ps::wire {
 
-#define TROUPE_WIRE_DECLARE(Name, kind)                                 \
+#define TROUPE_WIRE_DECLARE(Name, kind)                                  \
   void write(const Name& in, schema::Name::Builder out, Writer& writer); \
   void read(schema::Name::Reader in, Name& out, Reader& reader);
 TROUPE_WIRE_MESSAGES(TROUPE_WIRE_DECLARE)

@@ -76,12 +76,14 @@ void write(const Welcome& in, schema::Welcome::Builder out, Writer& writer) {
   writer.text(in.config, [&](auto text) { out.setConfig(text); });
   writer.text(in.resume_from, [&](auto text) { out.setResumeFrom(text); });
   out.setLeaseMs(in.lease_ms);
+  out.setRun(in.run);
 }
 void read(schema::Welcome::Reader in, Welcome& out, Reader& reader) {
   read(in.getNode(), out.node, reader);
   out.config = reader.text(in.getConfig());
   out.resume_from = reader.text(in.getResumeFrom());
   out.lease_ms = reader.count(in.getLeaseMs(), "lease");
+  out.run = in.getRun();
 }
 
 void write(const Rejected& in, schema::Rejected::Builder out, Writer& writer) {
@@ -107,12 +109,14 @@ void write(const Heartbeat& in, schema::Heartbeat::Builder out, Writer&) {
   out.setQueuedMessages(in.queued_messages);
   out.setQueuedBytes(in.queued_bytes);
   out.setRefusedFrames(in.refused_frames);
+  out.setRoutes(in.routes);
 }
 void read(schema::Heartbeat::Reader in, Heartbeat& out, Reader& reader) {
   out.number = in.getNumber();
   out.queued_messages = reader.count(in.getQueuedMessages(), "queued messages");
   out.queued_bytes = reader.count(in.getQueuedBytes(), "queued bytes");
   out.refused_frames = reader.count(in.getRefusedFrames(), "refused frames");
+  out.routes = in.getRoutes();
 }
 
 void write(const HeartbeatAck& in, schema::HeartbeatAck::Builder out, Writer&) { out.setNumber(in.number); }
@@ -138,8 +142,8 @@ void read(schema::Routes::Reader in, Routes& out, Reader& reader) {
   out.places = reader.structs<Routes::Place>(in.getPlaces());
 }
 
-void write(const Leave&, schema::Leave::Builder, Writer&) {}
-void read(schema::Leave::Reader, Leave&, Reader&) {}
+void write(const Leave& in, schema::Leave::Builder out, Writer&) { out.setGone(in.gone); }
+void read(schema::Leave::Reader in, Leave& out, Reader&) { out.gone = in.getGone(); }
 
 void write(const StatusRequest&, schema::StatusRequest::Builder, Writer&) {}
 void read(schema::StatusRequest::Reader, StatusRequest&, Reader&) {}

@@ -14,8 +14,8 @@
 
 namespace troupe::ps::wire {
 
-/// What a peer sent cannot be. Thrown below `decode` and `unpack`, which make an Error of it: Cap'n Proto reports its own
-/// findings by exceptions too, so that a field costs one line here. Never leaves ps/wire.
+/// What a peer sent cannot be. Thrown below `decode`, which makes an Error of it: Cap'n Proto reports its own findings
+/// by exceptions too, so that a field costs one line here. Never leaves ps/wire.
 struct Malformed {
   std::string what;
 };
@@ -25,8 +25,8 @@ template <class... Args>
   throw Malformed{cat(args...)};
 }
 
-/// Steps of honest peers stay far below; sums of these stay far from overflow. Negative ones mean "none yet" in places, and
-/// where they do not the receiver says so.
+/// Steps of honest peers stay far below; sums of these stay far from overflow. Negative ones mean "none yet" in
+/// places, and where they do not the receiver says so.
 inline constexpr int64_t kMaxStep = int64_t{1} << 48;
 /// Counters and sizes.
 inline constexpr int64_t kMaxCount = int64_t{1} << 60;

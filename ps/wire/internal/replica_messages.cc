@@ -107,7 +107,9 @@ void read(schema::Replicate::Reader in, Replicate& out, Reader& reader) {
 void write(const ReplicateAck& in, schema::ReplicateAck::Builder out, Writer&) { out.setIndex(in.index); }
 void read(schema::ReplicateAck::Reader in, ReplicateAck& out, Reader&) { out.index = in.getIndex(); }
 
-void write(const Synced& in, schema::Synced::Builder out, Writer& writer) { write(in.server, out.initServer(), writer); }
+void write(const Synced& in, schema::Synced::Builder out, Writer& writer) {
+  write(in.server, out.initServer(), writer);
+}
 void read(schema::Synced::Reader in, Synced& out, Reader& reader) { read(in.getServer(), out.server, reader); }
 
 void write(const SyncedAck& in, schema::SyncedAck::Builder out, Writer& writer) {

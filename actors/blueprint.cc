@@ -1,0 +1,119 @@
+#include <troupe/actors/blueprint.h>
+
+#include <troupe/actors/nan_source.h>
+#include <troupe/kernels/nn/make_model.h>
+#include <troupe/kernels/nn/model_source.h>
+#include <troupe/ps/config/checks.h>
+#include <troupe/ps/param/layer_names.h>
+
+namespace troupe {
+namespace {
+
+SlowDown slow_down(const ps::DebugSection& debug) {
+  const auto extra = std::chrono::microseconds(static_cast<int64_t>(debug.slow_ms * 1000));
+  return {debug.slow_factor, extra};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig& config) {
+  std::shared_ptr<Blueprint> made(new Blueprint);
+  made->config_ = config.config;
+  made->sources_ = config.sources;
+  TROUPE_TRY(made->load());
+  TROUPE_TRY(made->choose());
+  return std::shared_ptr<const Blueprint>(std::move(made));
+}
+
+Status Blueprint::load() {
+  auto sets = ps::load_dataset(ps::data_options(config_));
+  if (!sets) return tl::unexpected<Error>(sets.error());
+  data_ = std::move(*sets);
+  TROUPE_TRY(ps::check_against_data(config_, sources_, data_.train->size()));
+  auto made = nn::make_model(ps::model_spec(config_, data_.train->sample_shape(), data_.train->classes()));
+  if (!made) return tl::unexpected<Error>(made.error());
+  model_ = std::make_shared<const nn::Model>(std::move(*made));
+  return {};
+}
+
+Status Blueprint::choose() {
+  ps::CoordinatorOptions& c = coordinator_;
+  c.layers = model_->layers();
+  TROUPE_TRY(ps::check_against_model(config_, sources_, ps::layer_names(c.layers)));
+  c.changes = ps::rules_by_step(config_.update);
+  auto policies = ps::resolve_policies(ps::layer_names(c.layers), c.changes.front().rules);
+  if (!policies) return tl::unexpected<Error>(policies.error());
+  c.policies = std::move(*policies);
+  c.changes.erase(c.changes.begin());
+  for (const ps::PolicyChange& change : c.changes)
+    if (auto later = ps::resolve_policies(ps::layer_names(c.layers), change.rules); !later)
+      return fail(cat("from step ", change.step), later.error());
+  c.layout = ps::layout_options(config_);
+  c.dealer = ps::dealer_options(config_, data_.train->size());
+  c.checkpoint_every_steps = config_.checkpoint.every_steps;
+  c.checkpoint_at_end = config_.checkpoint.at_end;
+  c.evaluate_every_epochs = config_.train.evaluate_every_epochs;
+  c.test_samples = data_.test->size();
+  c.clip_norm = config_.train.clip_norm;
+  c.skip_non_finite = config_.train.on_nonfinite == ps::NonFinite::skip;
+  // A recording knows of no restarts: a recorded run that loses a worker ends.
+  c.max_restarts = config_.debug.record ? 0 : config_.elastic.max_restarts;
+  c.on_loss = config_.elastic.on_loss;
+  c.min_workers = config_.elastic.min_workers;
+  c.roster.lease_ms = config_.network.lease_ms;
+  c.roster.start_timeout_ms = config_.network.start_timeout_s * 1000;
+  c.roster.replace_ms = config_.elastic.replace_ms;
+
+  // Of the whole run, so that a resumed one goes on with the same schedule.
+  auto dealer = ps::Dealer::make(c.dealer);
+  if (!dealer) return tl::unexpected<Error>(dealer.error());
+  optimizer_options_ = ps::optimizer_options(config_, dealer->total_schedule_steps());
+  auto optimizer = ps::make_optimizer(optimizer_options_);
+  if (!optimizer) return tl::unexpected<Error>(optimizer.error());
+  optimizer_ = std::move(*optimizer);
+  c.layout.whole_layers = optimizer_->needs_whole_tensors();
+  return {};
+}
+
+ClusterParts Blueprint::parts() const {
+  ClusterParts parts;
+  const auto self = shared_from_this();
+  parts.coordinator = coordinator_;
+  parts.optimizer = optimizer_;
+  parts.immediate_scale = config_.servers.immediate_scale;
+  parts.seed = static_cast<uint64_t>(config_.train.seed);
+  parts.shuffle = config_.data.shuffle;
+  parts.threads_per_worker = static_cast<int>(config_.parallel.threads_per_worker);
+  parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  parts.initial = initial_from(source(0), *optimizer_, parts.seed);
+  if (config_.debug.slow_worker >= 0)
+    parts.slow_down = [debug = config_.debug](ps::WorkerId worker) {
+      return worker == debug.slow_worker ? slow_down(debug) : SlowDown{};
+    };
+  return parts;
+}
+
+std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
+  std::unique_ptr<GradientSource> source = std::make_unique<nn::ModelSource>(
+      model_, data_.train, data_.test, static_cast<int>(config_.parallel.threads_per_worker));
+  if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
+    source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
+  return source;
+}
+
+Status Blueprint::resume(ClusterParts& parts, std::shared_ptr<const ps::Checkpoint> checkpoint) {
+  const ps::Manifest& manifest = checkpoint->manifest();
+  if (auto fits = ps::check_fits(manifest, parts.coordinator.layers, parts.optimizer->name(),
+                                 parts.optimizer->state_names());
+      !fits)
+    return fail(cat("cannot resume from ", checkpoint->folder()), fits.error());
+  parts.coordinator.resume = manifest.dealer;
+  parts.initial = [checkpoint](const ps::Slice& slice) {
+    auto state = checkpoint->slice(slice);
+    if (!state) throw std::runtime_error("cannot read the checkpoint: " + state.error().message);
+    return std::move(*state);
+  };
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include <troupe/actors/cluster_parts.h>
+#include <troupe/kernels/nn/model.h>
+#include <troupe/ps/checkpoint/checkpoint.h>
+#include <troupe/ps/config/load.h>
+#include <troupe/ps/data/load_dataset.h>
+
+namespace troupe {
+
+/// What a configuration describes, made: data sets, model, optimizer. Every process of a run makes the same from the
+/// same config. Immutable; thread-safe.
+class Blueprint : public std::enable_shared_from_this<Blueprint> {
+ public:
+  /// Reads the data and builds the model. Whatever is wrong with the config, the data or both together is an error.
+  static Result<std::shared_ptr<const Blueprint>> make(const ps::LoadedConfig& config);
+
+  /// Parts of a cluster that trains this; what they hold keeps the blueprint alive.
+  ClusterParts parts() const;
+  /// Lets a run go on from a checkpoint: its parameters and where it stood.
+  static Status resume(ClusterParts& parts, std::shared_ptr<const ps::Checkpoint> checkpoint);
+
+  const ps::RunConfig& config() const { return config_; }
+  const ps::Sources& sources() const { return sources_; }
+  /// With the total of steps that its schedule ends with.
+  const ps::OptimizerOptions& optimizer() const { return optimizer_options_; }
+
+ private:
+  Blueprint() = default;
+  Status load();
+  Status choose();
+  std::unique_ptr<GradientSource> source(ps::WorkerId worker) const;
+
+  ps::RunConfig config_;
+  ps::Sources sources_;
+  ps::DataSets data_;
+  std::shared_ptr<const nn::Model> model_;
+  ps::OptimizerOptions optimizer_options_;
+  std::shared_ptr<const ps::Optimizer> optimizer_;
+  ps::CoordinatorOptions coordinator_;
+};
+
+}  // namespace troupe

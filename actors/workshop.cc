@@ -1,0 +1,100 @@
+#include <troupe/actors/workshop.h>
+
+#include <troupe/actors/server.h>
+#include <troupe/actors/worker.h>
+#include <troupe/kernels/collective/thread_group.h>
+#include <troupe/ps/transport/memory_transport.h>
+
+namespace troupe {
+
+void fill_defaults(ClusterParts& parts) {
+  if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
+  if (!parts.transport->reliable() && parts.retry_interval.count() == 0)
+    parts.retry_interval = std::chrono::milliseconds(200);
+  if (!parts.executor)
+    parts.executor = [threads = parts.threads_per_worker](const ps::Endpoint& who, const char* use) {
+      return std::shared_ptr<Executor>(make_cpu_queue(cat(name_of(who.role), who.index, '.', use), threads));
+    };
+  if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
+  if (!parts.all_reducer) {
+    auto group = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(
+        make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
+    parts.all_reducer = [group, executor = parts.executor](ps::WorkerId w) {
+      TROUPE_CHECK((*group)[w], "worker ", w, " has left its group");
+      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
+    };
+  }
+}
+
+Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {
+  fill_defaults(parts_);
+}
+
+caf::actor Workshop::make(const ps::Spawn& order) {
+  return order.who.role == ps::Role::server ? server(order) : worker(order.who);
+}
+
+caf::actor Workshop::server(const ps::Spawn& order) {
+  const ps::Endpoint& who = order.who;
+  ServerParts server;
+  server.options.self = who;
+  server.options.coordinator = parts_.coordinator.self;
+  server.options.optimizer = parts_.optimizer;
+  server.options.scale = parts_.immediate_scale;
+  server.options.global_batch = parts_.coordinator.dealer.global_batch;
+  server.options.needs_verdict = parts_.coordinator.clip_norm > 0 || parts_.coordinator.skip_non_finite;
+  server.shard = std::make_unique<ps::Shard>(server.options, parts_.store(who.index), parts_.initial);
+  if (parts_.record_event)
+    server.shard->on_event([record = parts_.record_event, index = who.index](const ps::Shard::Event& event) {
+      record(index, event);
+    });
+  if (parts_.replay && who.index < parts_.replay->events.size())
+    server.shard->replay(parts_.replay->events[who.index]);
+  server.transport = parts_.transport;
+  server.retry_interval = parts_.retry_interval;
+  return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
+}
+
+caf::actor Workshop::worker(const ps::Endpoint& who) {
+  const std::shared_ptr<GradientSource> source = parts_.source(who.index);
+  check_layers(who, *source);
+  ps::WorkerOptions options;
+  options.self = who;
+  options.coordinator = parts_.coordinator.self;
+  options.clip_norm = parts_.coordinator.clip_norm;
+  options.skip_non_finite = parts_.coordinator.skip_non_finite;
+  WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, {}, parts_.optimizer, parts_.transport,
+                     ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
+                     parts_.seed, {}, parts_.retry_interval};
+  worker.make_all_reducer = [make = parts_.all_reducer, who] { return std::shared_ptr(make(who.index)); };
+  worker.make_collective_queue = [make = parts_.executor, who] { return make(who, "collective"); };
+  if (parts_.slow_down) worker.slow_down = parts_.slow_down(who.index);
+  return caf::actor_cast<caf::actor>(spawn_worker(system_, std::move(worker)));
+}
+
+void Workshop::check_layers(const ps::Endpoint& who, const GradientSource& source) const {
+  const auto& expected = parts_.coordinator.layers;
+  TROUPE_CHECK(source.layers().size() == expected.size(), who, " has ", source.layers().size(), " layers, the run ",
+               expected.size());
+  for (size_t i = 0; i < expected.size(); ++i)
+    TROUPE_CHECK(source.layers()[i].name == expected[i].name && source.layers()[i].count == expected[i].count, who,
+                 ": layer ", i, " is ", source.layers()[i].name, " with ", source.layers()[i].count,
+                 " parameters, in the run ", expected[i].name, " with ", expected[i].count);
+}
+
+ps::Shard::InitialState initial_from(std::shared_ptr<GradientSource> source, const ps::Optimizer& optimizer,
+                                     uint64_t seed) {
+  const size_t states = optimizer.state_names().size();
+  return [source, states, seed](const ps::Slice& slice) {
+    const LayerSpec& layer = source->layers()[slice.layer];
+    Tensor whole = Tensor::empty({layer.count});
+    source->initialize(slice.layer, seed, whole.span<float>());
+    ps::SliceState state;
+    state.slice = slice.id;
+    state.values = whole.view(slice.begin, {slice.count()}).clone();
+    for (size_t i = 0; i < states; ++i) state.state.push_back(Tensor::zeros({slice.count()}));
+    return state;
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,416 @@
+#include <troupe/ps/control/coordinator_core.h>
+
+#include <troupe/ps/control/internal/coordinator_sums.h>
+#include <troupe/ps/param/layer_names.h>
+
+// Who is part of a run, and what is done about those who are lost.
+namespace troupe::ps {
+
+CoordinatorCore::Effects CoordinatorCore::start() {
+  Effects out;
+  if (roster_.complete()) begin(out);
+  return finish(std::move(out));
+}
+
+void CoordinatorCore::begin(Effects& out) {
+  begun_ = true;
+  roster_.place_all();
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) spawn(out, server(s));
+  for (WorkerId w = 0; w < slots_.size(); ++w) spawn(out, worker(w));
+  order_replicas(out);
+}
+
+void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over) {
+  const Spawn& order = spawning_[who] = Spawn{who, std::move(takes_over), nullptr};
+  routes_changed_ = true;
+  const auto home = roster_.home(who.role, who.index);
+  if (home && roster_.knows(*home) && !roster_.leaving(*home)) {
+    send(out, *home, order);
+    return;
+  }
+  roster_.vacate(who.role, who.index);
+  homeless_.insert(who);
+  place_homeless(out);
+}
+
+void CoordinatorCore::place_homeless(Effects& out) {
+  for (auto it = homeless_.begin(); it != homeless_.end();) {
+    const Endpoint who = *it++;
+    const auto home = roster_.place(who.role, who.index);
+    if (!home) continue;
+    homeless_.erase(who);
+    routes_changed_ = true;
+    if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
+    send(out, *home, spawning_.at(who));
+  }
+}
+
+std::vector<Routes::Place> CoordinatorCore::places() const {
+  std::vector<Routes::Place> places;
+  const auto add = [&](const Endpoint& who) {
+    if (const auto home = roster_.home(who.role, who.index)) places.push_back({who, home->index});
+  };
+  for (WorkerId w = 0; w < slots_.size(); ++w)
+    if (!slots_[w].absent) add(worker(w));
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) add(server(s));
+  for (ServerId s = 0; s < replicas_.size(); ++s) add(replica(s));
+  return places;
+}
+
+void CoordinatorCore::take(Effects& out, Roster::Effects effects) {
+  for (auto& [to, body] : effects.say) send(out, to, std::move(body));
+  for (std::string& event : effects.events) out.events.push_back(std::move(event));
+  routes_changed_ = routes_changed_ || effects.changed || !effects.lost.empty();
+  if (phase_ == Phase::ended) return;
+  if (!effects.failure.empty()) return fail_run(out, std::move(effects.failure));
+  for (const auto& [node, reason] : effects.lost) lost_node(out, node, reason);
+  if (!begun_ && roster_.complete()) begin(out);
+  if (!begun_ || phase_ == Phase::ended) return;
+  place_homeless(out);
+  order_replicas(out);
+  if (!absent().empty() && roster_.has_room(Role::worker)) resize_soon();
+  for (const Endpoint& node : effects.leaving) relieve(out, node);
+  if (effects.changed && phase_ != Phase::ended) rebalance(out);
+}
+
+void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::string& reason) {
+  const std::string why = cat(roster_.describe(node), ": ", reason);
+  const auto slots = roster_.slots_of(node);
+  if (slots.empty()) out.events.push_back(cat("lost ", why));
+  for (const auto& [role, index] : slots) {
+    if (phase_ == Phase::ended) return;
+    if (role == Role::replica) {
+      lost_replica(out, index, why);
+      continue;
+    }
+    roster_.vacate(role, index);
+    if (role == Role::worker) lost_worker(out, index, why);
+    else lost_server(out, index, why);
+  }
+}
+
+// Routes come first: whatever is sent may need them on its way back.
+CoordinatorCore::Effects CoordinatorCore::finish(Effects out) {
+  if (!routes_changed_ || roster_.local()) return out;
+  routes_changed_ = false;
+  out.routes = roster_.next_routes(places());
+  Outbox first;
+  for (const Endpoint& node : roster_.ready())
+    first.push_back({options_.self, node, membership_.generation, *out.routes});
+  out.send.insert(out.send.begin(), std::make_move_iterator(first.begin()), std::make_move_iterator(first.end()));
+  return out;
+}
+
+void CoordinatorCore::invite(Effects& out) {
+  ++membership_.generation;
+  workers_invited_ = false;
+  unacknowledged_.clear();
+  for (ServerId s = 0; s < membership_.servers.size(); ++s) unacknowledged_.insert(server(s));
+  send_servers(out, membership_);
+}
+
+void CoordinatorCore::invite_workers(Effects& out) {
+  workers_invited_ = true;
+  for (WorkerId w = 0; w < slots_.size(); ++w) {
+    if (slots_[w].absent) continue;
+    unacknowledged_.insert(worker(w));
+    send(out, worker(w), membership_);
+  }
+}
+
+void CoordinatorCore::on(Effects& out, const Envelope& envelope, const MembershipAck&) {
+  if (envelope.generation != membership_.generation || unacknowledged_.erase(envelope.from) == 0) return;
+  if (!unacknowledged_.empty()) return;
+  if (!workers_invited_) {
+    invite_workers(out);
+    return;
+  }
+  membership_.rebase.reset();
+  if (phase_ == Phase::joining) phase_ = Phase::running;
+  repeat_requests(out);  // an actor that was replaced has not heard them
+  if (!roster_.local()) rebalance(out);
+}
+
+void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Down& down) {
+  send(out, envelope.from, DownAck{down.who});
+  if (phase_ == Phase::ended || !current(down.who)) return;
+  if (down.who.role == Role::worker) lost_worker(out, down.who.index, down.reason);
+  else if (down.who.role == Role::replica) lost_replica(out, down.who.index, down.reason);
+  else lost_server(out, down.who.index, down.reason);
+}
+
+void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& reason) {
+  const std::string what = cat("worker ", w, " ended: ", reason);
+  if (layout().any(Mode::all_reduce)) {
+    fail_run(out, what + "; its copy of the all_reduce layers cannot be replaced while the others wait in a "
+                         "collective: resume from the last checkpoint (--resume)");
+    return;
+  }
+  if (options_.on_loss == OnLoss::fail) return fail_run(out, what + "; elastic.on_loss = fail");
+  if (options_.on_loss == OnLoss::shrink) return drop_worker(out, w, what);
+  if (result_.worker_restarts >= options_.max_restarts) {
+    fail_run(out, cat(what, "; ", result_.worker_restarts, " of elastic.max_restarts = ", options_.max_restarts,
+                      " restarts are used"));
+    return;
+  }
+  ++result_.worker_restarts;
+  Slot& slot = slots_[w];
+  dealer_.restart(w);
+  for (auto& [number, work] : slot.outstanding)
+    if (work.kind != Work::Kind::train) slot.special.push_back(work);
+  vacate(w);
+  out.events.push_back(cat(what, "; starting it again (", result_.worker_restarts, " of ", options_.max_restarts, ")"));
+  membership_.workers[w] = ++last_worker_[w];
+  spawn(out, worker(w));
+}
+
+// What is under way with whoever held the slot counts no more.
+void CoordinatorCore::vacate(WorkerId w) {
+  Slot& slot = slots_[w];
+  outstanding_ -= static_cast<int64_t>(slot.outstanding.size());
+  slot.outstanding.clear();
+  slot.granted = 0;
+  slot.parked = false;
+  waiting_.erase(w);
+  spawning_.erase(worker(w));
+  homeless_.erase(worker(w));
+  unacknowledged_.clear();  // a generation keeps its members: the next one is on its way
+}
+
+// The others' steps go on without it at once: servers wait for it no more. Its samples are dealt again: on demand to
+// whoever asks, under lockstep from the next boundary on, where the batch is shared out anew.
+void CoordinatorCore::drop_worker(Effects& out, WorkerId w, const std::string& what) {
+  const auto left = static_cast<int64_t>(slots_.size() - absent().size()) - 1;
+  if (left < std::max<int64_t>(options_.min_workers, 1))
+    return fail_run(out, cat(what, "; ", left, " workers are left, and elastic.min_workers = ", options_.min_workers));
+  ++result_.workers_dropped;
+  Slot& slot = slots_[w];
+  if (layout().lockstep()) dealer_.restart(w);
+  else dealer_.give_back(w);
+  std::deque<Work> special = std::move(slot.special);
+  slot.special.clear();
+  for (auto& [number, work] : slot.outstanding)
+    if (work.kind != Work::Kind::train) special.push_back(work);
+  vacate(w);
+  slot.absent = true;
+  slot.parked = true;
+  membership_.workers[w] = 0;
+  roster_.vacate(Role::worker, w);
+  for (WorkerId heir = 0; heir < slots_.size(); ++heir) {
+    if (slots_[heir].absent) continue;
+    slots_[heir].special.insert(slots_[heir].special.end(), special.begin(), special.end());
+    break;
+  }
+  out.events.push_back(cat(what, "; ", left, " go on without it"));
+  routes_changed_ = true;
+  close_complete_reports(out);
+  resize_soon();
+  if (spawning_.empty()) invite(out);
+}
+
+std::vector<WorkerId> CoordinatorCore::absent() const {
+  std::vector<WorkerId> absent;
+  for (WorkerId w = 0; w < slots_.size(); ++w)
+    if (slots_[w].absent) absent.push_back(w);
+  return absent;
+}
+
+void CoordinatorCore::resize_soon() {
+  if (resizing_) return;
+  resizing_ = true;
+  if (!stopping_) stop_step_ = furthest();
+}
+
+// At a boundary: whoever has a node now works again, and the batch is shared out among those who are there.
+void CoordinatorCore::apply_resize(Effects& out) {
+  resizing_ = false;
+  const Step step = furthest();
+  for (const WorkerId w : absent()) {
+    const auto home = roster_.place(Role::worker, w);
+    if (!home) continue;
+    slots_[w] = Slot{};
+    membership_.workers[w] = ++last_worker_[w];
+    out.events.push_back(cat("step ", step, ": worker ", w, " works again"));
+    spawn(out, worker(w));
+  }
+  DealerOptions& dealer = options_.dealer;
+  const std::vector<WorkerId> missing = absent();
+  dealer.vacancies = !missing.empty();
+  if (missing.empty()) {
+    dealer.worker_batch = full_batch_;
+  } else {
+    const auto present = static_cast<int64_t>(slots_.size() - missing.size());
+    const std::vector<int64_t> shares = equal_split(dealer.global_batch, present);
+    size_t next = 0;
+    for (WorkerId w = 0; w < slots_.size(); ++w) dealer.worker_batch[w] = slots_[w].absent ? 0 : shares[next++];
+  }
+  out.events.push_back(cat("step ", step, ": ", slots_.size() - missing.size(), " workers share the batch of ",
+                           dealer.global_batch));
+}
+
+void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& reason) {
+  const std::string what = cat("server ", s, " ended: ", reason);
+  moving_.erase(s);
+  const bool replicated = !replicas_.empty() && replicas_[s].synced == server(s);
+  if (!replicated && !options_.servers_recover) {
+    fail_run(out, cat(what, options_.replicas ? "; its replica had not caught up" : "",
+                      "; what it held since the last checkpoint is gone: resume from there (--resume)"));
+    return;
+  }
+  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && replicated) {
+    fail_run(out, cat(what, "; ", options_.max_restarts, " of elastic.max_restarts are used"));
+    return;
+  }
+  ++result_.server_restarts;
+  if (replicated) return promote(out, s, what);
+  spawning_.erase(server(s));
+  homeless_.erase(server(s));
+  unacknowledged_.clear();
+  ++membership_.servers[s];
+  out.events.push_back(what + "; starting it again from its store");
+  spawn(out, server(s));
+}
+
+// Safe at any time, whether the old server lives or not: what it has acknowledged its replica holds, and from now on it
+// gets no acknowledgement any more, so that it says nothing more.
+void CoordinatorCore::promote(Effects& out, ServerId s, const std::string& why) {
+  const Endpoint home = *roster_.home(Role::replica, s);
+  out.events.push_back(cat(why, "; its replica on ", roster_.describe(home), " takes over"));
+  const Endpoint from = replica(s);
+  spawning_.erase(server(s));
+  homeless_.erase(server(s));
+  unacknowledged_.clear();
+  ++membership_.servers[s];
+  roster_.vacate(Role::replica, s);
+  roster_.settle(Role::server, s, home);
+  replicas_[s].here = false;
+  replicas_[s].synced.reset();
+  moving_.erase(s);
+  membership_.replicas[s] = 0;
+  spawn(out, server(s), from);
+}
+
+// ---- moves ---------------------------------------------------------------------------------------------------------
+
+// A node that leaves holds nothing in the end; where nobody can take what it holds, the run ends with a checkpoint.
+void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
+  for (const auto& [role, index] : roster_.slots_of(node)) {
+    if (phase_ == Phase::ended) return;
+    const auto to = roster_.beside(node, role);
+    if (role == Role::replica) {
+      lost_replica(out, index, cat(roster_.describe(node), " leaves"));
+    } else if (role == Role::worker && options_.on_loss == OnLoss::shrink) {
+      lost_worker(out, index, cat(roster_.describe(node), " leaves"));
+    } else if (!to) {
+      if (!stopping_)
+        out.events.push_back(cat("no other node takes ", Endpoint{role, index, 1}, ": the run ends at the next step boundary"));
+      return request_stop(out);
+    } else {
+      move(out, role, index, *to);
+    }
+  }
+}
+
+// A node that came while others hold two more than it does takes one of theirs at a time.
+void CoordinatorCore::rebalance(Effects& out) {
+  if (phase_ != Phase::running || !moving_.empty() || !spawning_.empty() || !absent().empty()) return;
+  for (const Role role : {Role::worker, Role::server})
+    if (const auto swap = roster_.imbalance(role)) return move(out, role, swap->slot, swap->to);
+}
+
+void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoint& to) {
+  if (role == Role::server) {
+    if (!moving_.emplace(index, to).second) return;
+    if (replicas_[index].synced == server(index)) return promote(out, index, cat("server ", index, " moves"));
+    if (!replicas_[index].here) order_replicas(out);
+    return;
+  }
+  dealer_.restart(index);
+  Slot& slot = slots_[index];
+  for (auto& [number, work] : slot.outstanding)
+    if (work.kind != Work::Kind::train) slot.special.push_back(work);
+  vacate(index);
+  out.events.push_back(cat("worker ", index, " moves to ", roster_.describe(to)));
+  membership_.workers[index] = ++last_worker_[index];
+  roster_.settle(Role::worker, index, to);
+  spawn(out, worker(index));
+}
+
+// ---- replicas ------------------------------------------------------------------------------------------------------
+
+// A server without one gets one, on another node, as soon as there is such a node. Nobody waits for it.
+void CoordinatorCore::order_replicas(Effects& out) {
+  for (ServerId s = 0; s < replicas_.size(); ++s) {
+    ReplicaSlot& slot = replicas_[s];
+    const auto home = roster_.home(Role::server, s);
+    const auto target = moving_.find(s);
+    if (!options_.replicas && target == moving_.end()) continue;
+    if (slot.here || !home || spawning_.count(server(s)) > 0 || !roster_.knows(*home)) continue;
+    const auto beside = target != moving_.end() && roster_.knows(target->second) ? std::optional(target->second)
+                                                                                  : roster_.beside(*home, Role::server);
+    if (!beside) {
+      if (!slot.said) out.events.push_back(cat("server ", s, " has no replica: there is no other node that takes servers"));
+      slot.said = true;
+      continue;
+    }
+    slot.here = true;
+    slot.said = slot.acknowledged = false;
+    ++slot.incarnation;
+    roster_.settle(Role::replica, s, *beside);
+    routes_changed_ = true;
+    send(out, *beside, Spawn{replica(s), std::nullopt, nullptr});
+  }
+}
+
+void CoordinatorCore::lost_replica(Effects& out, ServerId s, const std::string& reason) {
+  roster_.vacate(Role::replica, s);
+  replicas_[s].here = false;
+  replicas_[s].synced.reset();
+  out.events.push_back(cat("the replica of server ", s, " ended: ", reason));
+  routes_changed_ = true;
+  if (membership_.replicas[s] == 0) return;
+  membership_.replicas[s] = 0;
+  unacknowledged_.clear();
+  if (spawning_.empty()) invite(out);  // its server waits for it no more
+}
+
+void CoordinatorCore::replica_started(Effects& out, const Endpoint& who) {
+  ReplicaSlot& slot = replicas_[who.index];
+  if (slot.acknowledged || !slot.here) return;
+  slot.acknowledged = true;
+  membership_.replicas[who.index] = who.incarnation;
+  unacknowledged_.clear();
+  if (spawning_.empty()) invite(out);
+}
+
+void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Synced& synced) {
+  send(out, envelope.from, SyncedAck{synced.server});
+  ReplicaSlot& slot = replicas_[envelope.from.index];
+  if (slot.synced == synced.server) return;
+  slot.synced = synced.server;
+  out.events.push_back(cat("the replica of ", synced.server, " is up to date"));
+  if (moving_.count(envelope.from.index) > 0 && synced.server == server(envelope.from.index))
+    promote(out, envelope.from.index, cat("server ", envelope.from.index, " moves"));
+}
+
+void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
+  if (ack.who.role == Role::replica) {
+    if (current(ack.who)) replica_started(out, ack.who);
+    return;
+  }
+  if (spawning_.erase(ack.who) == 0) return;
+  if (spawning_.empty()) invite(out);
+  order_replicas(out);
+}
+
+bool CoordinatorCore::current(const Endpoint& who) const {
+  switch (who.role) {
+    case Role::worker: return who.index < slots_.size() && worker(who.index) == who;
+    case Role::server: return who.index < membership_.servers.size() && server(who.index) == who;
+    case Role::node: return roster_.knows(who);
+    case Role::replica: return who.index < replicas_.size() && replicas_[who.index].here && replica(who.index) == who;
+    default: return false;
+  }
+}
+
+}  // namespace troupe::ps

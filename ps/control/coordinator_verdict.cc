@@ -1,0 +1,58 @@
+#include <troupe/ps/control/coordinator_core.h>
+
+#include <cmath>
+
+// The group's verdict on a step: to skip it, or by what to scale it.
+namespace troupe::ps {
+
+std::set<Endpoint> CoordinatorCore::voters() const {
+  std::set<Endpoint> voters;
+  for (const Parcel& parcel : layout().parcels)
+    if (parcel.policy.aggregates()) voters.insert(server(parcel.server));
+  if (layout().any(Mode::all_reduce)) voters.insert(worker(0));
+  return voters;
+}
+
+void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Partial& partial) {
+  if (envelope.generation != membership_.generation) return;  // said again under this one, if it still matters
+  if (auto known = verdicts_.find(partial.step); known != verdicts_.end()) {
+    send(out, envelope.from, known->second);
+    return;
+  }
+  if (!verdicts_.empty() && partial.step < verdicts_.begin()->first) return;  // everybody is long past it
+  partials_[partial.step][envelope.from] = partial;
+  decide(out, partial.step);
+}
+
+void CoordinatorCore::decide(Effects& out, Step step) {
+  const auto& partials = partials_[step];
+  const std::set<Endpoint> voters = this->voters();
+  double squares = 0;
+  std::string culprit;
+  bool finite = true;
+  for (const Endpoint& voter : voters) {
+    auto found = partials.find(voter);
+    if (found == partials.end()) return;
+    squares += found->second.sum_of_squares;
+    finite = finite && found->second.finite;
+    if (culprit.empty()) culprit = found->second.culprit;
+  }
+  finite = finite && std::isfinite(squares);
+  if (!finite && !options_.skip_non_finite) {
+    fail_run(out, cat("step ", step, ": the gradient holds NaN or Inf (", culprit, ")"));
+    return;
+  }
+  Verdict verdict{step, !finite, 1};
+  const double norm = std::sqrt(squares);
+  if (finite && options_.clip_norm > 0 && norm > options_.clip_norm) verdict.scale = options_.clip_norm / norm;
+  result_.skipped_steps += verdict.skip;
+  verdicts_[step] = verdict;
+  partials_.erase(step);
+  while (verdicts_.size() > 4) verdicts_.erase(verdicts_.begin());
+  for (const Endpoint& voter : voters)
+    if (voter.role == Role::server) send(out, voter, verdict);
+  if (layout().any(Mode::all_reduce))
+    for (WorkerId w = 0; w < slots_.size(); ++w) send(out, worker(w), verdict);
+}
+
+}  // namespace troupe::ps

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe::ps {
+
+/// What `troupe status` shows of a running run.
+struct RunStatus {
+  std::string phase;              ///< "waiting for nodes", "running", ...
+  std::string waits_for;          ///< who has to come or answer before it goes on; empty: nobody
+  uint64_t generation = 0;
+  int64_t step = 0, total_steps = 0, epoch = 0, samples = 0;
+  int64_t worker_restarts = 0, server_restarts = 0, checkpoints = 0;
+  struct Node {
+    int64_t node = 0;
+    std::string name, state;
+    int64_t silent_ms = 0;        ///< since it was last heard of
+    int64_t queued_messages = 0, queued_bytes = 0, refused_frames = 0;
+    std::vector<std::string> holds;  ///< "worker 0"
+  };
+  struct Worker {
+    int64_t worker = 0, node = -1;  ///< -1: waits for one
+    int64_t next_step = 0;
+    int64_t behind = 0;             ///< steps behind the furthest: the staleness that others may see
+    int64_t outstanding = 0;        ///< pieces of work dealt and not done
+  };
+  struct Server {
+    int64_t server = 0, node = -1;
+    int64_t replica_node = -1;      ///< -1: none
+  };
+  std::vector<Node> nodes;
+  std::vector<Worker> workers;
+  std::vector<Server> servers;
+};
+
+/// One JSON object; the keys are the names above.
+std::string status_json(const RunStatus& status);
+/// Tables for people, from such an object; an error where it is none.
+std::string status_text(const std::string& json);
+
+}  // namespace troupe::ps

@@ -1,0 +1,47 @@
+#include "network_arguments.h"
+
+#include <random>
+
+using namespace troupe;
+
+void add_network_arguments(CLI::App& command, NetworkArguments& arguments, bool listens) {
+  if (listens) {
+    command
+        .add_option("--listen", arguments.listen,
+                    "Where peers connect to: HOST:PORT, [IPV6]:PORT, *:PORT for all interfaces, ipc:///PATH;\n"
+                    "port 0 takes a free one. Other than loopback it needs --keys")
+        ->type_name("ADDRESS");
+    command
+        .add_option("--advertise", arguments.advertise,
+                    "HOST or HOST:PORT that peers are told instead, where they reach this process by another")
+        ->type_name("ADDRESS");
+  }
+  command.add_option("--keys", arguments.keys, "Folder with the run's keys, made by troupe keys")->type_name("DIR");
+  command.add_flag("--insecure-network", arguments.insecure,
+                   "Do without keys on a network: whoever reaches it may read and change the model");
+}
+
+Result<ps::NetworkOptions> network_options(const NetworkArguments& arguments, const std::string& role,
+                                           const ps::NetworkSection& limits) {
+  ps::NetworkOptions options;
+  options.listen = full_address(arguments.listen);
+  options.advertise = arguments.advertise;
+  options.insecure_network = arguments.insecure;
+  options.queue_bytes = static_cast<size_t>(limits.queue_bytes);
+  options.max_message_bytes = static_cast<size_t>(limits.max_message_bytes);
+  if (arguments.keys.empty()) return options;
+  auto keys = ps::load_keys(arguments.keys, *ps::key_role_named(role));
+  if (!keys) return tl::unexpected<Error>(keys.error());
+  options.keys = std::make_shared<const ps::Keys>(std::move(*keys));
+  return options;
+}
+
+std::string full_address(const std::string& address) {
+  return address.empty() || address.find("://") != std::string::npos ? address : "tcp://" + address;
+}
+
+uint64_t random_number() {
+  std::random_device device;
+  const uint64_t number = (uint64_t{device()} << 32) | device();
+  return number == 0 ? 1 : number;
+}

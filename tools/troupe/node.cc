@@ -1,0 +1,153 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include <troupe/actors/blueprint.h>
+#include <troupe/actors/node_run.h>
+#include <troupe/ps/config/resolved.h>
+
+#include "commands.h"
+#include "interrupts.h"
+#include "network_arguments.h"
+
+using namespace troupe;
+
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  troupe train configs/sync.toml --listen 10.0.0.7:7000 --nodes 2 --keys keys     the coordinator, on one host
+  troupe node --join 10.0.0.7:7000 --listen 10.0.0.8:0 --keys keys               a node, on another
+
+A node gets the run's config from the coordinator and reads the data where the config says: on this host. It ends with
+the run; SIGTERM or Ctrl-C lets it leave before, once others hold what it held, a second one ends it at once.)";
+
+struct NodeArguments {
+  std::string join;
+  ConfigArguments config;
+  NetworkArguments network;
+  std::string takes = "both";
+  int64_t place = -1;
+  int64_t give_up_s = 60;
+};
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// On SIGTERM: the run it leaves, as soon as there is one.
+class Leaver {
+ public:
+  void leave() {
+    std::lock_guard lock(mutex_);
+    asked_ = true;
+    if (run_) run_->leave();
+  }
+  void attach(NodeRun* run) {
+    std::lock_guard lock(mutex_);
+    run_ = run;
+    if (run_ && asked_) run_->leave();
+  }
+
+ private:
+  std::mutex mutex_;
+  bool asked_ = false;
+  NodeRun* run_ = nullptr;
+};
+
+Result<ClusterParts> prepare(const ps::Welcome& welcome) {
+  ps::ConfigInput input;
+  input.file_name = "the run's config";
+  input.file_text = welcome.config;
+  auto config = ps::load_config(input);
+  if (!config) return tl::unexpected<Error>(config.error());
+  auto blueprint = Blueprint::make(*config);
+  if (!blueprint) return tl::unexpected<Error>(blueprint.error());
+  ClusterParts parts = (*blueprint)->parts();
+  if (welcome.resume_from.empty()) return parts;
+  auto checkpoint = ps::Checkpoint::open_verified(ps::make_posix_files(), welcome.resume_from);
+  if (!checkpoint)
+    return fail(cat("the run goes on from ", welcome.resume_from, ", which this host cannot read (nodes that take "
+                    "servers need it; use a shared file system, or --takes workers)"), checkpoint.error());
+  auto resumed = Blueprint::resume(parts, std::make_shared<const ps::Checkpoint>(std::move(*checkpoint)));
+  if (!resumed) return tl::unexpected<Error>(resumed.error());
+  return parts;
+}
+
+int node(const NodeArguments& arguments) {
+  std::string hash;
+  ps::NetworkSection limits;
+  if (!arguments.config.path.empty()) {
+    const auto own = load(arguments.config);
+    if (!own) return report(own.error());
+    hash = ps::config_hash(own->config);
+    limits = own->config.network;
+  }
+  auto options = network_options(arguments.network, "node", limits);
+  if (!options) return report(options.error());
+  options->home = full_address(arguments.join);
+  auto opened = ps::NetworkTransport::open(std::move(*options));
+  if (!opened) return report(opened.error());
+  const std::shared_ptr<ps::NetworkTransport> network = std::move(*opened);
+
+  NodeRunParts parts;
+  parts.hello = {cat(host_name(), ":", ::getpid()), network->address(), arguments.takes != "servers",
+                 arguments.takes != "workers", arguments.place};
+  parts.incarnation = static_cast<uint32_t>(random_number() | 1);
+  parts.transport = network;
+  parts.config_hash = hash;
+  parts.give_up = std::chrono::seconds(arguments.give_up_s);
+  parts.welcomed = [network](const ps::Welcome& welcome) {
+    network->set_run(welcome.run);
+    network->set_self(welcome.node.index);
+    std::cout << "joined as " << welcome.node << std::endl;
+  };
+  parts.set_routes = [network](const ps::Routes& routes) { network->set_routes(routes); };
+  parts.measure = [network] {
+    const ps::NetworkCounters counters = network->counters();
+    ps::Heartbeat beat;
+    beat.queued_messages = counters.queued_messages();
+    beat.queued_bytes = counters.queued_bytes();
+    beat.refused_frames = counters.refused_in_all();
+    return beat;
+  };
+  parts.prepare = prepare;
+
+  Leaver leaver;
+  Interrupts interrupts([&leaver] { leaver.leave(); });
+  const auto run = NodeRun::join(std::move(parts));
+  leaver.attach(run.get());
+  const Status ended = run->wait();
+  leaver.attach(nullptr);
+  network->close();
+  if (!ended) return report(ended.error());
+  std::cout << "the run is over" << std::endl;
+  return kOk;
+}
+
+}  // namespace
+
+void add_node(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("node", "Join a run with this process: hold workers and servers of it");
+  command->footer(kFooter);
+  auto arguments = std::make_shared<NodeArguments>();
+  command->add_option("--join", arguments->join, "Address of the run's coordinator")->required()->type_name("ADDRESS");
+  add_config_arguments(*command, arguments->config);
+  command->get_option("CONFIG")->required(false)->description(
+      "The config that this host has: the run must have the same. Without it the run's is taken");
+  arguments->network.listen = "127.0.0.1:0";
+  add_network_arguments(*command, arguments->network);
+  command->add_option("--takes", arguments->takes, "What it may hold")
+      ->check(CLI::IsMember({"both", "workers", "servers"}))
+      ->capture_default_str();
+  command->add_option("--place", arguments->place, "Its number among the run's nodes, from 0: whoever had it is gone")
+      ->check(CLI::Range(int64_t{0}, int64_t{4095}))
+      ->type_name("N");
+  command->add_option("--give-up", arguments->give_up_s, "Seconds without a word of the coordinator, then it ends")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->callback([arguments, &exit_code] { exit_code = node(*arguments); });
+}

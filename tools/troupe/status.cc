@@ -1,0 +1,102 @@
+#include <condition_variable>
+#include <fstream>
+#include <filesystem>
+#include <iostream>
+#include <mutex>
+#include <optional>
+
+#include <troupe/ps/metrics/run_status.h>
+
+#include "commands.h"
+#include "network_arguments.h"
+
+using namespace troupe;
+
+namespace {
+
+struct AskArguments {
+  std::string run;
+  NetworkArguments network;
+  bool json = false;
+  int64_t timeout_s = 5;
+};
+
+/// A run's folder names its coordinator.
+Result<std::string> address_of(const std::string& run) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(run, ignored)) return full_address(run);
+  const std::string path = run + "/coordinator.address";
+  std::ifstream file(path);
+  std::string address;
+  if (!std::getline(file, address) || address.empty())
+    return fail(ErrorKind::missing, cat(path, ": is not there: the run lives in one process, or is over"));
+  return address;
+}
+
+Result<std::string> ask(const AskArguments& arguments, const ps::Message& question) {
+  const auto address = address_of(arguments.run);
+  if (!address) return tl::unexpected<Error>(address.error());
+  auto options = network_options(arguments.network, "client", {});
+  if (!options) return tl::unexpected<Error>(options.error());
+  options->home = *address;
+  auto network = ps::NetworkTransport::open(std::move(*options));
+  if (!network) return tl::unexpected<Error>(network.error());
+
+  std::mutex mutex;
+  std::condition_variable came;
+  std::optional<std::string> answer;
+  const ps::Endpoint self{ps::Role::client, 0, static_cast<uint32_t>(random_number() | 1)};
+  (*network)->attach(self, [&](ps::EnvelopePtr envelope) {
+    const auto* reply = std::get_if<ps::StatusReply>(&envelope->body);
+    if (!reply) return;
+    std::lock_guard lock(mutex);
+    answer = reply->json;
+    came.notify_all();
+  });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(arguments.timeout_s);
+  {
+    std::unique_lock lock(mutex);
+    while (!answer && std::chrono::steady_clock::now() < until) {
+      lock.unlock();
+      (*network)->send({self, {ps::Role::coordinator, 0, 1}, 0, question});
+      lock.lock();
+      came.wait_for(lock, std::chrono::milliseconds(300), [&] { return answer.has_value(); });
+    }
+  }
+  (*network)->close();
+  if (answer) return *answer;
+  return fail(ErrorKind::failed, cat(*address, " did not answer within ", arguments.timeout_s,
+                                     " s: the run is over, the address is another's, or its keys are others"));
+}
+
+std::shared_ptr<AskArguments> add_ask(CLI::App& command) {
+  auto arguments = std::make_shared<AskArguments>();
+  command.add_option("RUN", arguments->run, "The run's folder, or its coordinator's address")->required();
+  add_network_arguments(command, arguments->network, false);
+  command.add_option("--timeout", arguments->timeout_s, "Seconds to wait for an answer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  return arguments;
+}
+
+int show(const AskArguments& arguments, const ps::Message& question) {
+  const auto answer = ask(arguments, question);
+  if (!answer) return report(answer.error());
+  std::cout << (arguments.json ? *answer + "\n" : ps::status_text(*answer)) << std::flush;
+  return kOk;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("status", "Show who is alive in a run, how far each is, and what waits");
+  const auto arguments = add_ask(*command);
+  command->add_flag("--json", arguments->json, "As one JSON object");
+  command->callback([arguments, &exit_code] { exit_code = show(*arguments, ps::StatusRequest{}); });
+}
+
+void add_stop(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("stop", "End a run at its next step boundary, with a checkpoint");
+  const auto arguments = add_ask(*command);
+  command->callback([arguments, &exit_code] { exit_code = show(*arguments, ps::StopRequest{}); });
+}
