@@ -14,6 +14,7 @@ void add_check(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
+void add_keys(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_node(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);

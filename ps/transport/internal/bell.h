@@ -20,9 +20,10 @@ class Wakeup {
     const uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);  // full: it is awake anyway
   }
-  /// For the I/O thread, before it looks at what there is to do.
+  /// For the I/O thread, when the descriptor is readable, before it looks at what there is to do. In this order:
+  /// whoever comes in between finds it set, and what he wants is looked at after; the other way round, his write
+  /// would be lost.
   void clear() {
-    if (!set_.load()) return;
     uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);
     set_.store(false);
@@ -45,7 +46,7 @@ class Bell {
     wakeup_->wake();
   }
   /// True once a ring.
-  bool answer() { return rung_.load(std::memory_order_relaxed) && rung_.exchange(false); }
+  bool answer() { return rung_.load() && rung_.exchange(false); }
 
  private:
   std::shared_ptr<Wakeup> wakeup_;

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <utility>
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
@@ -72,9 +73,8 @@ Status IoLoop::bind() {
 }
 
 void IoLoop::use_keys() {
-  zap_.emplace(context_, options_.link.keys, [this](const std::string& peer, const std::string& why) {
-    handlers_.refused(true, peer, why);
-  });
+  zap_.emplace(context_, options_.link.keys,
+               [this](const std::string& peer, const std::string& why) { handlers_.refused(true, peer, why); });
   router_->set(zmq::sockopt::zap_domain, "troupe");
   router_->set(zmq::sockopt::curve_server, true);
   router_->set(zmq::sockopt::curve_secretkey, options_.link.keys->secret_key);
@@ -88,6 +88,7 @@ std::shared_ptr<Link> IoLoop::link(const PeerName& peer) {
     // Peers of one that restarts would otherwise all come back in the same moment.
     options.reconnect_ms = 20 + static_cast<int>(Random(derive_seed(options_.seed, "reconnect", made_++)).below(30));
     link = std::make_shared<Link>(peer, options, wakeup_, traffic_);
+    changed_ = true;
   }
   return link;
 }
@@ -102,6 +103,7 @@ void IoLoop::keep(const std::set<PeerName>& peers) {
     at->second->retire();
     retired_.push_back(std::move(at->second));
     at = links_.erase(at);
+    changed_ = true;
   }
 }
 
@@ -132,12 +134,11 @@ void IoLoop::close() {
 }
 
 void IoLoop::run() {
-  serve_links(true);
-  router_bell_->ring();
-  while (!stopping_) {
-    wait(kIdleMs);
+  for (serve_links(true); !stopping_; wait(kIdleMs)) {
     serve_links(false);
-    if (router_ && router_bell_->answer()) serve_router();
+    if (!router_) continue;
+    if (std::exchange(handshakes_, false)) serve_handshakes();
+    if (router_bell_->answer() || std::exchange(router_readable_, false)) serve_router();
   }
   drain();
 }
@@ -150,9 +151,9 @@ void IoLoop::drain() {
   };
   std::vector<Incoming> ignored;
   for (serve_links(true); !idle() && left_ms() > 0; wait(std::min(left_ms(), 10)))
-    for (const auto& link : links()) link->serve(context_, ignored), ignored.clear();
+    for (const auto& link : served_) link->serve(context_, ignored), ignored.clear();
   if (router_) send_answers();
-  for (const auto& link : links()) {
+  for (const auto& link : served_) {
     link->close(left_ms());
     link->retire();
   }
@@ -165,21 +166,15 @@ void IoLoop::drain() {
 }
 
 bool IoLoop::idle() {
-  for (const auto& link : links())
+  for (const auto& link : served_)
     if (!link->idle()) return false;
   return true;
 }
 
-void IoLoop::serve_links(bool all) {
-  std::vector<Incoming> received;
-  for (const auto& link : links()) {
-    if (!all && !readable_.contains(link.get()) && !link->called()) continue;
-    link->serve(context_, received);
-    for (const Link::Event event : link->events()) handlers_.event(*link, event);
-    for (Incoming& message : received) handlers_.message(message);
-    received.clear();
-  }
+void IoLoop::refresh() {
+  if (!changed_.exchange(false)) return;
   std::vector<std::shared_ptr<Link>> retired;
+  served_ = links();
   {
     std::lock_guard lock(mutex_);
     retired.swap(retired_);
@@ -187,20 +182,36 @@ void IoLoop::serve_links(bool all) {
   for (const auto& link : retired) link->close(0);
 }
 
-void IoLoop::serve_router() {
-  Incoming message;
-  for (size_t i = 0; i < kBatch && receive(*router_, true, options_.link.max_message_bytes, message); ++i)
-    handlers_.message(message);
-  send_answers();
-  if (zap_) zap_->serve();
-  serve_router_monitor();
-  if (router_->get(zmq::sockopt::events) & ZMQ_POLLIN) router_bell_->ring();
+void IoLoop::serve_links(bool all) {
+  refresh();
+  std::vector<Incoming> received;
+  for (const auto& link : served_) {
+    if (!all && !readable_.contains(link.get()) && !link->called()) continue;
+    link->serve(context_, received);
+    for (const Link::Event event : link->events()) handlers_.event(*link, event);
+    for (Incoming& message : received) handlers_.message(message);
+    received.clear();
+  }
 }
 
-void IoLoop::send_answers() {
+void IoLoop::serve_router() {
+  Incoming message;
+  size_t taken = 0;
+  for (; taken < kBatch && receive(*router_, true, options_.link.max_message_bytes, message); ++taken)
+    handlers_.message(message);
+  const bool sent = send_answers();
+  // Whoever has just found the socket empty is told by its descriptor of what comes later; others must look.
+  if ((taken == kBatch || sent) && (router_->get(zmq::sockopt::events) & ZMQ_POLLIN)) router_bell_->ring();
+}
+
+bool IoLoop::send_answers() {
   std::lock_guard lock(mutex_);
+  const bool any = !answers_.empty();
   while (!answers_.empty()) {
-    if (!answer_window_->open()) return answer_window_->want();
+    if (!answer_window_->open()) {
+      answer_window_->want();
+      break;
+    }
     auto first = answers_.pop();
     const auto bytes = static_cast<int64_t>(first.mapped().bytes());
     // A peer that does not read its answers loses them, so that it does not keep others from theirs.
@@ -211,20 +222,22 @@ void IoLoop::send_answers() {
     count(traffic_.sent_messages);
     count(traffic_.sent_bytes, bytes);
   }
+  return any;
 }
 
-void IoLoop::serve_router_monitor() {
+void IoLoop::serve_handshakes() {
+  if (zap_) zap_->serve();
   zmq::message_t frame;
   while (zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     while (frame.more() && zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     }
-    handlers_.refused(false, "?", options_.link.keys ? "a connection without a key, or that expects another key here"
-                                                     : "a connection that does not speak ZeroMQ's protocol");
+    handlers_.refused(false, "?",
+                      options_.link.keys ? "a connection without a key, or that expects another key here"
+                                         : "a connection that does not speak ZeroMQ's protocol");
   }
 }
 
 void IoLoop::wait(int timeout_ms) {
-  const auto all = links();
   std::vector<pollfd> files = {{wakeup_->fd(), POLLIN, 0}};
   if (router_) {
     files.push_back({router_->get(zmq::sockopt::fd), POLLIN, 0});
@@ -232,16 +245,17 @@ void IoLoop::wait(int timeout_ms) {
     files.push_back({zap_ ? zap_->fd() : -1, POLLIN, 0});
   }
   const size_t first = files.size();
-  for (const auto& link : all) {  // a descriptor of -1 is passed over
+  for (const auto& link : served_) {  // a descriptor of -1 is passed over
     files.push_back({link->socket_fd(), POLLIN, 0});
     files.push_back({link->monitor_fd(), POLLIN, 0});
   }
   ::poll(files.data(), files.size(), timeout_ms);
-  wakeup_->clear();
-  if (router_ && (files[1].revents || files[2].revents || files[3].revents)) router_bell_->ring();
+  if (files[0].revents) wakeup_->clear();
+  router_readable_ = router_ && files[1].revents;
+  handshakes_ = router_ && (files[2].revents || files[3].revents);
   readable_.clear();
-  for (size_t i = 0; i < all.size(); ++i)
-    if (files[first + 2 * i].revents || files[first + 2 * i + 1].revents) readable_.insert(all[i].get());
+  for (size_t i = 0; i < served_.size(); ++i)
+    if (files[first + 2 * i].revents || files[first + 2 * i + 1].revents) readable_.insert(served_[i].get());
 }
 
 }  // namespace troupe::ps

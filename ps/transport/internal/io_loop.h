@@ -20,7 +20,7 @@ struct IoOptions {
   std::string listen;  ///< empty: no ROUTER
   LinkOptions link;
   int linger_ms = 0;
-  uint64_t seed = 0;   ///< of the jitter
+  uint64_t seed = 0;  ///< of the jitter
 };
 
 /// The thread that owns the sockets of a process: one ROUTER that others connect to, and a Link for each peer. Carries
@@ -28,7 +28,7 @@ struct IoOptions {
 class IoLoop {
  public:
   struct Handlers {
-    std::function<void(Incoming&)> message;      ///< on the I/O thread
+    std::function<void(Incoming&)> message;  ///< on the I/O thread
     std::function<void(Link&, Link::Event)> event;
     /// Somebody did not get through the handshake of the ROUTER; `key`: because of his key.
     std::function<void(bool key, const std::string& peer, const std::string& why)> refused;
@@ -62,10 +62,11 @@ class IoLoop {
   void use_keys();
   void run();
   void drain();
+  void refresh();
   void serve_links(bool all);
   void serve_router();
-  void serve_router_monitor();
-  void send_answers();
+  void serve_handshakes();
+  bool send_answers();
   void wait(int timeout_ms);
   bool idle();
 
@@ -86,8 +87,13 @@ class IoLoop {
   SendQueue answers_;
   uint64_t made_ = 0;
 
-  std::set<Link*> readable_;  ///< by the last poll
+  std::atomic<bool> changed_{false};  ///< links_ or retired_
   std::atomic<bool> stopping_{false};
+
+  // The I/O thread's alone.
+  std::vector<std::shared_ptr<Link>> served_;  ///< as links_ when it last looked
+  std::set<Link*> readable_;                   ///< by the last poll
+  bool router_readable_ = true, handshakes_ = true;
   std::thread thread_;
 };
 

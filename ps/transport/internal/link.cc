@@ -100,8 +100,11 @@ void Link::serve(zmq::context_t& context, std::vector<Incoming>& received) {
   std::lock_guard lock(mutex_);
   if (!socket_ && (queue_.empty() || retired() || !open(context))) return;
   Incoming message;
-  for (size_t i = 0; i < kBatch && receive(*socket_, false, options_.max_message_bytes, message); ++i)
-    message.key_role = key_role_, received.push_back(std::move(message));
+  while (received.size() < kBatch && receive(*socket_, false, options_.max_message_bytes, message)) {
+    message.key_role = key_role_;
+    received.push_back(std::move(message));
+  }
+  if (queue_.empty() && received.size() < kBatch) return;  // the descriptor tells of what comes later
   pump();
   const int events = socket_->get(zmq::sockopt::events);
   if ((events & ZMQ_POLLIN) || ((events & ZMQ_POLLOUT) && !queue_.empty() && window_->open())) bell_->ring();
