@@ -49,7 +49,7 @@ Status write_new(const std::string& path, const std::string& text, mode_t mode) 
 /// The text of a file that nobody else could have written (`forbidden` 022) or read (077).
 Result<std::string> read_guarded(const std::string& path, mode_t forbidden) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
+  struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0)
     return fail(ErrorKind::missing, cat(path, ": cannot be read: ", std::strerror(errno),
                                         ": make a run's keys with troupe keys DIR, and copy what this process needs"));
@@ -60,8 +60,9 @@ Result<std::string> read_guarded(const std::string& path, mode_t forbidden) {
   if (status.st_mode & forbidden) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(status.st_mode & 07777));
-    return fail(ErrorKind::invalid, cat(path, ": mode ", mode, " lets other users ",
-                                        forbidden & 044 ? "read the secret: chmod 600 " : "change it: chmod 644 ", path));
+    return fail(ErrorKind::invalid,
+                cat(path, ": mode ", mode, " lets other users ",
+                    forbidden & 044 ? "read the secret: chmod 600 " : "change it: chmod 644 ", path));
   }
   std::string text(kMostBytes, '\0');
   const ssize_t bytes = ::read(file.get(), text.data(), text.size());
@@ -121,8 +122,8 @@ Result<Pair> read_pair(const std::string& path) {
     if (name == "secret") pair.secret_key = value;
   }
   char derived[kKeyCharacters + 1] = "";
-  if (!is_key(pair.public_key) || !is_key(pair.secret_key) ||
-      zmq_curve_public(derived, pair.secret_key.c_str()) != 0 || pair.public_key != derived)
+  if (!is_key(pair.public_key) || !is_key(pair.secret_key) || zmq_curve_public(derived, pair.secret_key.c_str()) != 0 ||
+      pair.public_key != derived)
     return fail(ErrorKind::corrupt, cat(path, ": holds no pair of keys that belong together; copy the file again"));
   return pair;
 }
@@ -164,17 +165,18 @@ Status make_keys(const std::string& folder) {
     return fail(ErrorKind::failed, cat(folder, ": cannot be made: ", std::strerror(errno)));
   for (const std::string& name : {kList, file_of(kRoles[0]), file_of(kRoles[1]), file_of(kRoles[2])})
     if (struct stat ignored{}; ::lstat(cat(folder, '/', name).c_str(), &ignored) == 0)
-      return fail(ErrorKind::invalid,
-                  cat(folder, '/', name, ": is there already, and a run may use it: name another folder, or delete it"));
+      return fail(
+          ErrorKind::invalid,
+          cat(folder, '/', name, ": is there already, and a run may use it: name another folder, or delete it"));
   std::vector<std::pair<std::string, std::string>> secrets;
   std::string list = "# Who may connect to the run: role and public key (CurveZMQ, Z85). Not secret.\n";
   for (const KeyRole role : kRoles) {
     const auto pair = new_pair();
     if (!pair) return tl::unexpected(pair.error());
     list += cat(name_of(role), ' ', pair->public_key, '\n');
-    secrets.emplace_back(file_of(role), cat("# Secret: whoever has it may connect as ", name_of(role), ".\nrole ",
-                                            name_of(role), "\npublic ", pair->public_key, "\nsecret ",
-                                            pair->secret_key, '\n'));
+    secrets.emplace_back(file_of(role),
+                         cat("# Secret: whoever has it may connect as ", name_of(role), ".\nrole ", name_of(role),
+                             "\npublic ", pair->public_key, "\nsecret ", pair->secret_key, '\n'));
   }
   for (const auto& [name, text] : secrets) TROUPE_TRY(write_new(cat(folder, '/', name), text, 0600));
   return write_new(cat(folder, '/', kList), list, 0644);

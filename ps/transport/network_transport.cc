@@ -122,12 +122,12 @@ Result<std::shared_ptr<NetworkTransport>> NetworkTransport::open(NetworkOptions 
              .max_message_bytes = o.max_message_bytes,
              .heartbeat_ms = o.heartbeat_ms,
              .keys = o.keys};
-  IoLoop::Handlers handlers{
-      .message = [s = state.get()](Incoming& message) { s->received(message); },
-      .event = [s = state.get()](Link& link, Link::Event event) { s->changed(link, event); },
-      .refused = [s = state.get()](bool key, const std::string& peer, const std::string& why) {
-        s->refusals.add({peer, key ? RefusalReason::key : RefusalReason::handshake, why});
-      }};
+  IoLoop::Handlers handlers{.message = [s = state.get()](Incoming& message) { s->received(message); },
+                            .event = [s = state.get()](Link& link, Link::Event event) { s->changed(link, event); },
+                            .refused =
+                                [s = state.get()](bool key, const std::string& peer, const std::string& why) {
+                                  s->refusals.add({peer, key ? RefusalReason::key : RefusalReason::handshake, why});
+                                }};
   auto loop = IoLoop::open(std::move(io), std::move(handlers), state->traffic);
   if (!loop) return tl::unexpected(loop.error());
   state->loop = std::move(*loop);
@@ -180,10 +180,12 @@ std::shared_ptr<Link> NetworkTransport::State::link_to(const Endpoint& endpoint)
 }
 
 void NetworkTransport::State::share_memory() {
-  SharedPeers::Handlers handlers{
-      .message = [this](Incoming& message) { received(message); },
-      .nonsense = [this](const std::string& why) { refusals.add({"a process of this host", RefusalReason::garbage, why}); },
-      .answer = [this](Outgoing answer) { loop->answer(std::move(answer)); }};
+  SharedPeers::Handlers handlers{.message = [this](Incoming& message) { received(message); },
+                                 .nonsense =
+                                     [this](const std::string& why) {
+                                       refusals.add({"a process of this host", RefusalReason::garbage, why});
+                                     },
+                                 .answer = [this](Outgoing answer) { loop->answer(std::move(answer)); }};
   auto started = SharedPeers::start({options.shared_bytes, options.shared_bytes}, std::move(handlers));
   if (started) shared = std::move(*started);
 }
@@ -220,8 +222,9 @@ void NetworkTransport::State::received(Incoming& message) {
   if (message.too_long)
     return refuse(message, RefusalReason::too_long,
                   cat(message.bytes, " bytes, at most ", options.max_message_bytes, " are allowed"));
-  auto decoded = wire::decode(head, std::move(message.payloads),
-                              {.max_payload_bytes = options.max_message_bytes, .run = run.load(), .check_payloads = !message.shared});
+  auto decoded = wire::decode(
+      head, std::move(message.payloads),
+      {.max_payload_bytes = options.max_message_bytes, .run = run.load(), .check_payloads = !message.shared});
   if (!decoded) return refuse_undecoded(message, decoded.error().message);
   if (message.key_role && !may_speak_for(*message.key_role, decoded->from.role))
     return refuse(message, RefusalReason::role,
@@ -239,9 +242,10 @@ void NetworkTransport::State::refuse_undecoded(const Incoming& message, const st
   const bool other_run = stranger && !other_version && run != 0 && stranger->run != 0 && stranger->run != run;
   if (!other_version && !other_run) return refuse(message, RefusalReason::garbage, why);
   const std::string detail =
-      other_version ? cat("speaks version ", stranger->protocol, " of the protocol, this run speaks version ",
-                          wire::kProtocolVersion, ": start all processes from one build")
-                    : cat("belongs to run ", stranger->run, ", this is run ", run.load(), ": check the address to join");
+      other_version
+          ? cat("speaks version ", stranger->protocol, " of the protocol, this run speaks version ",
+                wire::kProtocolVersion, ": start all processes from one build")
+          : cat("belongs to run ", stranger->run, ", this is run ", run.load(), ": check the address to join");
   refuse(message, other_version ? RefusalReason::other_version : RefusalReason::other_run, detail);
   if (stranger->hello && !message.route.empty())
     loop->answer({rejection(*stranger, "the process that wants to join " + detail), 0, message.route});
@@ -266,7 +270,10 @@ void NetworkTransport::State::changed(Link& link, Link::Event event) {
 
 NodeAddress NetworkTransport::address() const {
   std::shared_lock lock(state_->mutex);
-  return {.node = state_->self, .address = state_->address, .public_key = state_->options.keys ? state_->options.keys->public_key : "", .host = state_->host};
+  return {.node = state_->self,
+          .address = state_->address,
+          .public_key = state_->options.keys ? state_->options.keys->public_key : "",
+          .host = state_->host};
 }
 
 void NetworkTransport::set_self(uint32_t node) {
@@ -300,13 +307,18 @@ void NetworkTransport::set_routes(const Routes& routes) {
 NetworkCounters NetworkTransport::counters() const {
   const State& s = *state_;
   const Traffic& t = s.traffic;
-  NetworkCounters c{t.sent_messages,       t.sent_bytes,         t.shared_messages, t.shared_bytes,         t.received_messages, t.received_bytes,
-                    t.local_messages,      t.dropped_full,       t.dropped_repeated,  t.dropped_unreachable,
-                    t.dropped_unattached,  t.connections_lost,   s.refusals.counts(), {}};
+  NetworkCounters c{t.sent_messages,      t.sent_bytes,
+                    t.shared_messages,    t.shared_bytes,
+                    t.received_messages,  t.received_bytes,
+                    t.local_messages,     t.dropped_full,
+                    t.dropped_repeated,   t.dropped_unreachable,
+                    t.dropped_unattached, t.connections_lost,
+                    s.refusals.counts(),  {}};
   for (const auto& link : s.loop->links()) {
     const auto depth = link->depth();
-    c.peers.push_back({link->node, link->peer().address, link->connected(), link->ring() != nullptr, static_cast<int64_t>(depth.messages),
-                       static_cast<int64_t>(depth.bytes), static_cast<int64_t>(depth.held_bytes)});
+    c.peers.push_back({link->node, link->peer().address, link->connected(), link->ring() != nullptr,
+                       static_cast<int64_t>(depth.messages), static_cast<int64_t>(depth.bytes),
+                       static_cast<int64_t>(depth.held_bytes)});
   }
   return c;
 }

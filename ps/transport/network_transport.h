@@ -19,10 +19,10 @@ enum class RefusalReason : uint8_t {
   garbage,        ///< no message of ours: bytes, sizes, shapes or checksums that do not fit
   other_version,  ///< of the protocol
   other_run,
-  too_long,       ///< more bytes than max_message_bytes
-  handshake,      ///< a connection that does not speak ZeroMQ's protocol, has no key, or expects another one here
-  key,            ///< of somebody who is not in the run's list
-  role,           ///< a sender for whom the key that came with it may not speak
+  too_long,   ///< more bytes than max_message_bytes
+  handshake,  ///< a connection that does not speak ZeroMQ's protocol, has no key, or expects another one here
+  key,        ///< of somebody who is not in the run's list
+  role,       ///< a sender for whom the key that came with it may not speak
 };
 inline constexpr size_t kRefusalReasons = 7;
 const char* name_of(RefusalReason reason);
@@ -69,14 +69,14 @@ struct NetworkOptions {
 };
 
 struct NetworkCounters {
-  int64_t sent_messages = 0, sent_bytes = 0;  ///< given to ZeroMQ, envelopes included
+  int64_t sent_messages = 0, sent_bytes = 0;      ///< given to ZeroMQ, envelopes included
   int64_t shared_messages = 0, shared_bytes = 0;  ///< sent through shared memory instead
   int64_t received_messages = 0, received_bytes = 0;
-  int64_t local_messages = 0;          ///< between endpoints of this process, never encoded
-  int64_t dropped_full = 0;            ///< messages for which a queue had no room
-  int64_t dropped_repeated = 0;        ///< repetitions of a message that still waited
-  int64_t dropped_unreachable = 0;     ///< no route, or the peer went away
-  int64_t dropped_unattached = 0;      ///< came in for an endpoint that is not here (any more)
+  int64_t local_messages = 0;       ///< between endpoints of this process, never encoded
+  int64_t dropped_full = 0;         ///< messages for which a queue had no room
+  int64_t dropped_repeated = 0;     ///< repetitions of a message that still waited
+  int64_t dropped_unreachable = 0;  ///< no route, or the peer went away
+  int64_t dropped_unattached = 0;   ///< came in for an endpoint that is not here (any more)
   int64_t connections_lost = 0;
   std::array<int64_t, kRefusalReasons> refused{};  ///< by RefusalReason
   struct Peer {
@@ -95,9 +95,9 @@ struct NetworkCounters {
 };
 
 /// The network between the processes of a run, one object a process: ZeroMQ sockets, owned by a thread of their own.
-/// Messages to endpoints that are attached here are handed over directly on the sender's thread, as MemoryTransport does; others
-/// are encoded on the sender's thread, and go to the process that the routes name. Messages to endpoints without a
-/// route (a process that joins, a tool that asks) go back over the connection on which they were last heard of.
+/// Messages to endpoints that are attached here are handed over directly on the sender's thread, as MemoryTransport
+/// does; others are encoded on the sender's thread, and go to the process that the routes name. Messages to endpoints
+/// without a route (a process that joins, a tool that asks) go back over the connection on which they were last heard of.
 ///
 /// Tensors are not copied: the network reads those that are sent where they are, and lets them go from a thread of
 /// its own; those that arrive view the memory they were received into.

@@ -1,5 +1,5 @@
-#include <boost/test/unit_test.hpp>
 #include <sys/stat.h>
+#include <boost/test/unit_test.hpp>
 
 #include <troupe/ps/transport/keys.h>
 #include <troupe/ps/transport/network_transport.h>
@@ -23,7 +23,7 @@ const Endpoint kWorker{Role::worker, 0, 1};
 const Endpoint kServer{Role::server, 0, 1};
 
 mode_t mode_of(const std::string& path) {
-  struct stat status{};
+  struct stat status {};
   BOOST_REQUIRE(::stat(path.c_str(), &status) == 0);
   return status.st_mode & 07777;
 }
@@ -51,9 +51,7 @@ struct Run {
   TransportPtr process(KeyRole role) {
     return open({.home = coordinator->address().address, .keys = keys_in(folder.path(), role)});
   }
-  int64_t refused(RefusalReason reason) const {
-    return coordinator->counters().refused[static_cast<size_t>(reason)];
-  }
+  int64_t refused(RefusalReason reason) const { return coordinator->counters().refused[static_cast<size_t>(reason)]; }
   TempFolder folder;
   Inbox inbox;
   TransportPtr coordinator;
@@ -68,8 +66,7 @@ BOOST_AUTO_TEST_CASE(SecretsAreForTheirOwnerAlone) {
   BOOST_REQUIRE(make_keys(folder));
   ::umask(before);
   BOOST_TEST(mode_of(folder) == 0700u);
-  for (const char* name : {"coordinator", "node", "client"})
-    BOOST_TEST(mode_of(folder + '/' + name + ".key") == 0600u);
+  for (const char* name : {"coordinator", "node", "client"}) BOOST_TEST(mode_of(folder + '/' + name + ".key") == 0600u);
   BOOST_TEST(mode_of(folder + "/public.keys") == 0644u);
 }
 
@@ -118,8 +115,9 @@ BOOST_AUTO_TEST_CASE(AListThatOthersCanChangeIsRefused) {
 BOOST_AUTO_TEST_CASE(AMissingFileSaysWhereKeysComeFrom) {
   TempFolder folder;
   BOOST_TEST(error_of(folder.path(), KeyRole::node) ==
-             folder / "public.keys" + ": cannot be read: No such file or directory: make a run's keys with troupe keys "
-                                      "DIR, and copy what this process needs");
+             folder / "public.keys" +
+                 ": cannot be read: No such file or directory: make a run's keys with troupe keys "
+                 "DIR, and copy what this process needs");
 }
 
 BOOST_AUTO_TEST_CASE(ADamagedPairIsRefused) {

@@ -1,6 +1,6 @@
-#include <boost/test/unit_test.hpp>
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <boost/test/unit_test.hpp>
 
 #include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/ps/transport/internal/address.h>
@@ -66,16 +66,18 @@ BOOST_AUTO_TEST_CASE(ProcessesOfOneHostAreTold) {
 BOOST_AUTO_TEST_CASE(APortInUseIsAClearError) {
   auto first = open();
   const std::string address = first->address().address;
-  BOOST_TEST(error_of({.listen = address}) == "cannot listen on " + address +
-                                                  ": Address already in use: another program listens there; choose another "
-                                                  "port, or port 0 for a free one");
+  BOOST_TEST(error_of({.listen = address}) ==
+             "cannot listen on " + address +
+                 ": Address already in use: another program listens there; choose another "
+                 "port, or port 0 for a free one");
 }
 
 BOOST_AUTO_TEST_CASE(AnAddressThatIsNoneIsAClearError) {
   const std::string advice = "; write tcp://HOST:PORT, tcp://[IPv6]:PORT or ipc:///PATH";
   BOOST_TEST(error_of({.listen = "127.0.0.1:80"}) == "address \"127.0.0.1:80\": neither tcp:// nor ipc://" + advice);
   BOOST_TEST(error_of({.listen = "tcp://127.0.0.1"}) == "address \"tcp://127.0.0.1\": has no port" + advice);
-  BOOST_TEST(error_of({.listen = "tcp://::1:80"}) == "address \"tcp://::1:80\": an IPv6 address needs brackets" + advice);
+  BOOST_TEST(error_of({.listen = "tcp://::1:80"}) ==
+             "address \"tcp://::1:80\": an IPv6 address needs brackets" + advice);
   BOOST_TEST(error_of({.listen = "tcp://127.0.0.1:70000"}) ==
              "address \"tcp://127.0.0.1:70000\": the port is not a number from 0 to 65535" + advice);
   BOOST_TEST(error_of({.home = "nowhere"}) == "address \"tcp://nowhere\": has no port" + advice);

@@ -21,16 +21,17 @@ const Endpoint kServer{Role::server, 0, 1};
 const Endpoint kWorker{Role::worker, 0, 1};
 const Endpoint kCoordinator{Role::coordinator, 0, 1};
 
-Envelope push(const Tensor& gradient, Sequence sequence = 1) {
+Envelope push(const Tensor& gradient, Sequence sequence = 1, ParcelId parcel = 0) {
   Push body;
+  body.parcel = parcel;
   body.sequence = sequence;
   body.samples = 3;
   body.gradients = {gradient};
   return {kWorker, kServer, 1, body};
 }
 
-/// A process with a server that answers each push by a PullReply with twice the gradient. Its address is its first line; it
-/// learns where the worker is from the worker's messages alone.
+/// A process with a server that answers each push by a PullReply with twice the gradient. Its address is its first
+/// line; it learns where the worker is from the worker's messages alone.
 void doubling_server(int channel, const std::string& listen) {
   auto transport = open({.listen = listen});
   transport->attach(kServer, [&](EnvelopePtr envelope) {
@@ -108,7 +109,7 @@ BOOST_AUTO_TEST_CASE(AKilledProcessIsReported) {
   worker->close();
 }
 
-BOOST_AUTO_TEST_CASE(MessagesWaitForAStoppedProcessUntilItGoesOn) {
+BOOST_AUTO_TEST_CASE(MessagesWaitForAStoppedProcessAndTheUrgentGoesFirst) {
   ChildProcess server([](int channel) { doubling_server(channel, "tcp://127.0.0.1:0"); });
   const std::string address = server.line();
   Inbox inbox;
@@ -121,10 +122,13 @@ BOOST_AUTO_TEST_CASE(MessagesWaitForAStoppedProcessUntilItGoesOn) {
   server.signal(SIGSTOP);
   // More than the kernel and the window hold.
   const Tensor gradient = ramp(1 << 20);
-  for (Sequence s = 2; s <= 9; ++s) worker->send(push(gradient, s));
+  for (Sequence s = 2; s <= 9; ++s) worker->send(push(gradient, s, 5));
   BOOST_TEST(worker->counters().queued_messages() > 0);
+  worker->send(push(ramp(10), 10, 0));
   server.signal(SIGCONT);
-  BOOST_TEST(inbox.wait(9).size() == 9u);
+  const auto all = inbox.wait(10);
+  BOOST_REQUIRE_EQUAL(all.size(), 10u);
+  BOOST_TEST(std::get<PullReply>(all.back()->body).ticket == 9u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

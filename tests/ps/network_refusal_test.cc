@@ -1,10 +1,10 @@
-#include <boost/test/unit_test.hpp>
 #include <arpa/inet.h>
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <sys/socket.h>
 #include <wire/schema.capnp.h>
 #include <xxhash.h>
+#include <boost/test/unit_test.hpp>
 #include <zmq.hpp>
 
 #include <mutex>
@@ -140,7 +140,8 @@ void throw_at(const std::string& address, const std::string& bytes) {
 
 BOOST_AUTO_TEST_CASE(BytesOfAnotherProtocolLeaveTheProcessAlive) {
   Victim victim;
-  throw_at(victim.address(), "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: nothing of yours\r\nAccept: */*\r\n\r\n");
+  throw_at(victim.address(),
+           "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: nothing of yours\r\nAccept: */*\r\n\r\n");
   for (uint64_t seed = 0; seed < 8; ++seed) throw_at(victim.address(), noise(seed, 4096));
   const std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
   throw_at(victim.address(), greeting + std::string(48, '\0') + noise(9, 4096));

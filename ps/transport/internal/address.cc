@@ -83,8 +83,8 @@ bool is_ipc(const std::string& address) { return address.starts_with("ipc://"); 
 
 Result<TcpAddress> parse_tcp(const std::string& address) {
   const auto wrong = [&](const char* why) {
-    return fail(ErrorKind::invalid, cat("address \"", address, "\": ", why,
-                                        "; write tcp://HOST:PORT, tcp://[IPv6]:PORT or ipc:///PATH"));
+    return fail(ErrorKind::invalid,
+                cat("address \"", address, "\": ", why, "; write tcp://HOST:PORT, tcp://[IPv6]:PORT or ipc:///PATH"));
   };
   if (!address.starts_with("tcp://")) return wrong("neither tcp:// nor ipc://");
   const std::string rest = address.substr(6);

@@ -20,8 +20,9 @@ class Wakeup {
     const uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);  // full: it is awake anyway
   }
-  /// For the I/O thread, when the descriptor is readable, before it looks at what there is to do. In this order: whoever
-  /// comes in between finds it set, and what he wants is looked at after; the other way round, his write would be lost.
+  /// For the I/O thread, when the descriptor is readable, before it looks at what there is to do. In this order:
+  /// whoever comes in between finds it set, and what he wants is looked at after; the other way round, his write
+  /// would be lost.
   void clear() {
     uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);

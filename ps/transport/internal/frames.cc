@@ -46,8 +46,7 @@ int send_route(zmq::socket_ref socket, const std::string& route) {
 
 struct ReceivedPart {
   explicit ReceivedPart(zmq::message_t&& from)
-      : part(std::move(from)),
-        buffer(static_cast<std::byte*>(part.data()), part.size(), Device{}, [](Buffer&) {}) {}
+      : part(std::move(from)), buffer(static_cast<std::byte*>(part.data()), part.size(), Device{}, [](Buffer&) {}) {}
   zmq::message_t part;
   Buffer buffer;
 };
@@ -111,8 +110,10 @@ bool receive(zmq::socket_ref socket, bool routed, size_t max_bytes, Incoming& me
     more = part.more();
     message.bytes += part.size();
     message.too_long |= message.bytes > max_bytes || parts > kMaxParts;
-    if (message.too_long) message.payloads.clear();
-    else message.payloads.push_back(tensor_over(std::exchange(part, {})));
+    if (message.too_long)
+      message.payloads.clear();
+    else
+      message.payloads.push_back(tensor_over(std::exchange(part, {})));
   }
   message.too_long |= message.bytes > max_bytes;
   return true;

@@ -27,7 +27,7 @@ Handed hand_over(zmq::socket_ref socket, Outgoing& message, const std::shared_pt
 struct Incoming {
   zmq::message_t head;
   std::vector<Tensor> payloads;
-  std::string route;      ///< at a ROUTER: answers go there
+  std::string route;                ///< at a ROUTER: answers go there
   std::optional<KeyRole> key_role;  ///< of the key that the sender proved to have; none without keys
   size_t bytes = 0;
   bool shared = false;    ///< through shared memory, whose payloads carry no checksums

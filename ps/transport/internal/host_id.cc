@@ -14,7 +14,7 @@ namespace troupe::ps {
 std::string host_id() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  struct stat pids{};
+  struct stat pids {};
   if (boot.empty() || ::stat("/proc/self/ns/pid", &pids) != 0) return "";
   const std::string all = cat(boot, ' ', pids.st_ino, ' ', ::geteuid());
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());

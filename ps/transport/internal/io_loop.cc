@@ -73,9 +73,8 @@ Status IoLoop::bind() {
 }
 
 void IoLoop::use_keys() {
-  zap_.emplace(context_, options_.link.keys, [this](const std::string& peer, const std::string& why) {
-    handlers_.refused(true, peer, why);
-  });
+  zap_.emplace(context_, options_.link.keys,
+               [this](const std::string& peer, const std::string& why) { handlers_.refused(true, peer, why); });
   router_->set(zmq::sockopt::zap_domain, "troupe");
   router_->set(zmq::sockopt::curve_server, true);
   router_->set(zmq::sockopt::curve_secretkey, options_.link.keys->secret_key);
@@ -232,8 +231,9 @@ void IoLoop::serve_handshakes() {
   while (zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     while (frame.more() && zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     }
-    handlers_.refused(false, "?", options_.link.keys ? "a connection without a key, or that expects another key here"
-                                                     : "a connection that does not speak ZeroMQ's protocol");
+    handlers_.refused(false, "?",
+                      options_.link.keys ? "a connection without a key, or that expects another key here"
+                                         : "a connection that does not speak ZeroMQ's protocol");
   }
 }
 

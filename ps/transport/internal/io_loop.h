@@ -20,7 +20,7 @@ struct IoOptions {
   std::string listen;  ///< empty: no ROUTER
   LinkOptions link;
   int linger_ms = 0;
-  uint64_t seed = 0;   ///< of the jitter
+  uint64_t seed = 0;  ///< of the jitter
 };
 
 /// The thread that owns the sockets of a process: one ROUTER that others connect to, and a Link for each peer. Carries
@@ -28,7 +28,7 @@ struct IoOptions {
 class IoLoop {
  public:
   struct Handlers {
-    std::function<void(Incoming&)> message;      ///< on the I/O thread
+    std::function<void(Incoming&)> message;  ///< on the I/O thread
     std::function<void(Link&, Link::Event)> event;
     /// Somebody did not get through the handshake of the ROUTER; `key`: because of his key.
     std::function<void(bool key, const std::string& peer, const std::string& why)> refused;

@@ -21,7 +21,7 @@ struct LinkOptions {
   size_t window_bytes = 0;
   size_t max_message_bytes = 0;
   int64_t heartbeat_ms = 0;
-  int reconnect_ms = 0;  ///< first pause, with this link's jitter in it
+  int reconnect_ms = 0;              ///< first pause, with this link's jitter in it
   std::shared_ptr<const Keys> keys;  ///< null: none
 };
 

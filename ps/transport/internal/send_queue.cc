@@ -33,9 +33,7 @@ SendQueue::Popped SendQueue::pop() {
   return waiting_.extract(waiting_.begin());
 }
 
-void SendQueue::put_back(Popped popped) {
-  enter(waiting_.insert(std::move(popped)).position->second);
-}
+void SendQueue::put_back(Popped popped) { enter(waiting_.insert(std::move(popped)).position->second); }
 
 void SendQueue::enter(const Outgoing& message) {
   heads_.insert(head_of(message));

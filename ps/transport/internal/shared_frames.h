@@ -9,9 +9,9 @@
 
 namespace troupe::ps {
 
-/// What two processes say to each other over their connection before messages go through shared memory. Not an envelope:
-/// the first four bytes are such that no envelope begins with them. Both run on one host, so numbers have its byte order;
-/// over a wire such a message comes to nothing.
+/// What two processes say to each other over their connection before messages go through shared memory. Not an
+/// envelope: the first four bytes are such that no envelope begins with them. Both run on one host, so numbers have
+/// its byte order; over a wire such a message comes to nothing.
 ///
 ///     sender                                receiver
 ///        offer: its ring and arena   ->

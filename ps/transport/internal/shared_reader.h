@@ -36,7 +36,8 @@ class SharedReader {
   /// What senders must map to wake this process.
   SharedOffer doorbell() const { return bell_.offer(); }
 
-  /// Messages of this sender go to the sink from now on, until it closes its end or its process ends. Links are numbered by the
+  /// Messages of this sender go to the sink from now on, until it closes its end or its process ends. Links are
+  /// numbered by the
   /// caller, each number once.
   Status attach(uint64_t link, const SharedOffer& offer);
   /// What the sender had finished is still handed over; then its memory is given up, but for what tensors view.

@@ -53,7 +53,8 @@ void ZapHandler::serve() {
                                              ""};
     for (size_t i = 0; i < answer.size(); ++i)
       zmq_send(socket_.handle(), answer[i].data(), answer[i].size(), i + 1 < answer.size() ? ZMQ_SNDMORE : 0);
-    if (!allowed) refused_(frames.size() > kAddress ? frames[kAddress] : "?", "key " + key + " is not in the run's list");
+    if (!allowed)
+      refused_(frames.size() > kAddress ? frames[kAddress] : "?", "key " + key + " is not in the run's list");
   }
 }
 
