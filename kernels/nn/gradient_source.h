@@ -48,9 +48,9 @@ struct StepStats {
 /// Computes gradients: what a worker actor owns. Troupe's models are one (`nn::ModelSource`); an embedder's
 /// own kernels, LibTorch or a simulator are another.
 ///
-/// All calls come from one thread at a time (the worker's executor). A step is: `forward` once or several
-/// times over ascending, adjacent layer ranges, as soon as their weights are there, then `backward` once.
-/// An exception ends the worker with its text.
+/// All calls come from one thread at a time (the worker's executor). A step is: perhaps `prepare`, `forward`
+/// once or several times over ascending, adjacent layer ranges, as soon as their weights are there, then
+/// `backward` once. An exception ends the worker with its text.
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
@@ -61,6 +61,10 @@ class GradientSource {
   /// Writes layer `layer`'s first parameters, the same for a seed wherever it is called.
   virtual void initialize(size_t layer, uint64_t seed, std::span<float> values) = 0;
 
+  /// The next step's batch, between two steps: what needs no weights (reading samples) can be done while they
+  /// are on their way. The step may come without it, and `evaluate` may come in between.
+  virtual void prepare(const Batch& batch) { (void)batch; }
+
   /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty). Runs as
   /// much of the forward pass as they allow. A source that cannot split its work leaves this empty and does
   /// everything in `backward`.
@@ -68,7 +72,11 @@ class GradientSource {
     (void)batch, (void)weights, (void)first, (void)last;
   }
 
-  /// Called with (layer, gradient) when a layer's gradient is complete, last layer first; every layer once.
+  /// The order in which `backward` completes gradients: all layers, last first unless a source knows better
+  /// (what the next step needs first is best under way first). Constant, and the same for all workers of a run.
+  virtual std::vector<size_t> gradient_order() const;
+
+  /// Called with (layer, gradient) when a layer's gradient is complete, in `gradient_order`; every layer once.
   /// The gradient is the *sum* over the batch's samples of d loss / d parameter, flat, LayerSpec::count
   /// floats, and is never written again.
   using GradientReady = std::function<void(size_t layer, Tensor gradient)>;

@@ -22,8 +22,9 @@ int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int 
   if (input == kPrevious) input = index - 1;
   TROUPE_CHECK(input < index && skip < index, "node ", index, " reads ", input, " and ", skip);
   const auto learns = [this](int node) { return wants_gradient(node); };
-  Node node{std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), {}};
-  node.output = node.layer->output_shape(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
+  Node node{std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
+  const Shape& read = input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output;
+  node.output = node.layer->output_shape(read);
   if (input >= 0) nodes_[static_cast<size_t>(input)].last_use = index;
   if (skip >= 0) nodes_[static_cast<size_t>(skip)].last_use = index;
 
@@ -32,11 +33,21 @@ int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int 
     for (ParamSpec& param : spec.params) param.name = name + "." + param.name;
     node.spec = static_cast<int>(specs_.size());
     node.learns = true;
+    node.waits = spec.count > read.count() + node.output.count();
     specs_.push_back(std::move(spec));
     spec_nodes_.push_back(static_cast<size_t>(index));
   }
   nodes_.push_back(std::move(node));
+  set_gradient_order();
   return index;
+}
+
+void Model::set_gradient_order() {
+  gradient_order_.clear();
+  for (size_t layer = specs_.size(); layer-- > 0;)
+    if (!nodes_[spec_nodes_[layer]].waits) gradient_order_.push_back(layer);
+  for (size_t layer = 0; layer < specs_.size(); ++layer)
+    if (nodes_[spec_nodes_[layer]].waits) gradient_order_.push_back(layer);
 }
 
 void Model::initialize(size_t layer, uint64_t seed, std::span<float> values) const {
@@ -91,6 +102,8 @@ void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor d
   context.gradients_.back() = std::move(doutput);
   for (size_t index = nodes_.size(); index-- > 0;)
     if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
+  for (size_t index = 0; index < nodes_.size(); ++index)
+    if (nodes_[index].waits) give_gradient(pass, weights, index, ready, context);
 }
 
 void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,
@@ -102,18 +115,23 @@ void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, siz
   const Tensor& flat = has_params ? weights[static_cast<size_t>(node.spec)] : none;
   Tensor dx = node.layer->backward_input(pass, flat, std::move(context.gradients_[index]),
                                          wants_gradient(node.input), layer);
-  if (has_params) {
-    Tensor gradient = Tensor::empty({specs_[static_cast<size_t>(node.spec)].count}, flat.dtype());
-    node.layer->backward_weight(pass, flat, layer, ops::Write::set, gradient);
-    ready(static_cast<size_t>(node.spec), std::move(gradient));
-  }
-  layer = {};
+  if (has_params && !node.waits) give_gradient(pass, weights, index, ready, context);
+  if (!node.waits) layer = {};
   if (wants_gradient(node.skip)) {
     Tensor dskip = Tensor::empty(dx.shape(), dx.dtype());
     pass.ops.copy(pass.stream, dx, dskip);
     add_gradient(pass, node.skip, std::move(dskip), context);
   }
   if (wants_gradient(node.input)) add_gradient(pass, node.input, std::move(dx), context);
+}
+
+void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, size_t index,
+                          const GradientSource::GradientReady& ready, ModelContext& context) const {
+  const auto spec = static_cast<size_t>(nodes_[index].spec);
+  Tensor gradient = Tensor::empty({specs_[spec].count}, weights[spec].dtype());
+  nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], ops::Write::set, gradient);
+  context.layers_[index] = {};
+  ready(spec, std::move(gradient));
 }
 
 void Model::add_gradient(const Pass& pass, int node, Tensor gradient, ModelContext& context) const {

@@ -60,7 +60,12 @@ class Model {
   /// How many layers have run.
   size_t layers_done(const ModelContext& context) const;
 
-  /// From d loss / d output, every layer's gradient, handed to `ready` last layer first.
+  /// The order in which `backward` hands out layers: last first, but for layers with more parameters than values
+  /// in and out of one sample. Their weight gradients wait, which costs little memory, and come at the end, first
+  /// layer first: the next step begins with it, and what follows here covers its way to the server and back.
+  const std::vector<size_t>& gradient_order() const { return gradient_order_; }
+
+  /// From d loss / d output, every layer's gradient, handed to `ready` in `gradient_order`.
   void backward(const Pass&, std::span<const Tensor> weights, Tensor doutput,
                 const GradientSource::GradientReady& ready, ModelContext& context) const;
 
@@ -72,12 +77,16 @@ class Model {
     int spec;      ///< index of its LayerSpec, or kNone
     int last_use;  ///< the last node that reads its output
     bool learns;   ///< it or a node before it has parameters, so its output's gradient is wanted
+    bool waits;    ///< its weight gradient is worked out after all that do not wait
     Shape output;
   };
 
   void run_node(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
   void run_node_back(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
+  void give_gradient(const Pass&, std::span<const Tensor> weights, size_t index,
+                     const GradientSource::GradientReady& ready, ModelContext&) const;
+  void set_gradient_order();
   void add_gradient(const Pass&, int node, Tensor gradient, ModelContext&) const;
   bool wants_gradient(int node) const { return node >= 0 && nodes_[static_cast<size_t>(node)].learns; }
   size_t first_node(size_t layer) const;
@@ -86,6 +95,7 @@ class Model {
   std::vector<Node> nodes_;
   std::vector<LayerSpec> specs_;
   std::vector<size_t> spec_nodes_;  ///< by LayerSpec: its node
+  std::vector<size_t> gradient_order_;
 };
 
 }  // namespace troupe::nn

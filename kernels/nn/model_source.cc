@@ -34,18 +34,28 @@ void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) 
   context_.begin(std::move(inputs));
 }
 
+bool ModelSource::is_same(const Batch& batch) const {
+  return batch.seed == seed_ && std::ranges::equal(batch.samples, samples_);
+}
+
 void ModelSource::check_same(const Batch& batch) const {
-  TROUPE_CHECK(batch.seed == seed_ && std::ranges::equal(batch.samples, samples_), "a step began with ",
-               samples_.size(), " samples and seed ", seed_, " and goes on with other samples: ", batch.samples.size(),
-               ", seed ", batch.seed);
+  TROUPE_CHECK(is_same(batch), "a step began with ", samples_.size(), " samples and seed ", seed_,
+               " and goes on with other samples: ", batch.samples.size(), ", seed ", batch.seed);
+}
+
+void ModelSource::prepare(const Batch& batch) {
+  begun_ = false;
+  begin(*train_, batch.samples);
+  samples_.assign(batch.samples.begin(), batch.samples.end());
+  seed_ = batch.seed;
+  prepared_ = true;
 }
 
 void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
   if (first == 0) {
-    begin(*train_, batch.samples);
+    if (!prepared_ || !is_same(batch)) prepare(batch);
+    prepared_ = false;
     begun_ = true;
-    samples_.assign(batch.samples.begin(), batch.samples.end());
-    seed_ = batch.seed;
   }
   TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
   check_same(batch);
@@ -65,7 +75,7 @@ StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weig
 }
 
 StepStats ModelSource::evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) {
-  begun_ = false;
+  begun_ = prepared_ = false;
   const Pass pass{stream_, ops_, false, 0};
   StepStats total;
   while (!test_samples.empty()) {

@@ -20,7 +20,9 @@ class ModelSource final : public GradientSource {
   void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
     model_->initialize(layer, seed, values);
   }
+  void prepare(const Batch& batch) override;
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
+  std::vector<size_t> gradient_order() const override { return model_->gradient_order(); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }
@@ -29,6 +31,7 @@ class ModelSource final : public GradientSource {
  private:
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
+  bool is_same(const Batch& batch) const;
   /// A bug when `batch` is not the one whose forward pass has begun.
   void check_same(const Batch& batch) const;
 
@@ -38,6 +41,7 @@ class ModelSource final : public GradientSource {
   Stream stream_;
   ModelContext context_;
   Tensor labels_;
+  bool prepared_ = false;  ///< the samples below are read, and no layer has run
   // Of the step whose forward pass has begun and whose backward pass has not ended.
   bool begun_ = false;
   std::vector<uint32_t> samples_;

@@ -91,6 +91,24 @@ BOOST_AUTO_TEST_CASE(AStepInRangesEqualsAStepInOne) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(APreparedStepEqualsOneThatIsNot) {
+  Fixture plain(cnn_spec()), prepared(cnn_spec());
+  const auto samples = range(0, 17), others = range(20, 30);
+  const auto expected = plain.step(samples);
+  const auto check_step = [&] {
+    const auto actual = prepared.step(samples);
+    BOOST_TEST(actual.stats.loss_sum == expected.stats.loss_sum);
+    BOOST_TEST(test::same_bits(actual.gradients[0], expected.gradients[0]));
+  };
+  prepared.source.prepare({samples, 3});
+  check_step();
+  prepared.source.prepare({samples, 3});
+  prepared.source.evaluate(range(0, 50), prepared.weights);  // takes the memory that was prepared
+  check_step();
+  prepared.source.prepare({others, 3});  // a step that does not come
+  check_step();
+}
+
 BOOST_AUTO_TEST_CASE(BackwardCompletesAForwardThatWentHalfWay) {
   Fixture whole(cnn_spec()), half(cnn_spec());
   const auto samples = range(0, 9);

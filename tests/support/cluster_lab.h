@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <troupe/actors/run.h>
+#include <troupe/kernels/nn/forwarding_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 #include <troupe/ps/data/load_dataset.h>
@@ -26,33 +27,20 @@ struct Hooks {
   std::function<void(ps::WorkerId, size_t layer, Tensor&)> on_gradient;
 };
 
-class HookedSource final : public GradientSource {
+class HookedSource final : public ForwardingSource {
  public:
   HookedSource(std::unique_ptr<GradientSource> source, ps::WorkerId worker, Hooks hooks)
-      : source_(std::move(source)), worker_(worker), hooks_(std::move(hooks)) {}
+      : ForwardingSource(std::move(source)), worker_(worker), hooks_(std::move(hooks)) {}
 
-  const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
-  void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
-    source_->initialize(layer, seed, values);
-  }
-  void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override {
-    source_->forward(batch, weights, first, last);
-  }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     if (hooks_.before_backward) hooks_.before_backward(worker_, batch);
-    return source_->backward(batch, weights, [&](size_t layer, Tensor gradient) {
+    return ForwardingSource::backward(batch, weights, [&](size_t layer, Tensor gradient) {
       if (hooks_.on_gradient) hooks_.on_gradient(worker_, layer, gradient);
       ready(layer, std::move(gradient));
     });
   }
-  StepStats evaluate(std::span<const uint32_t> samples, std::span<const Tensor> weights) override {
-    return source_->evaluate(samples, weights);
-  }
-  int64_t train_samples() const override { return source_->train_samples(); }
-  int64_t test_samples() const override { return source_->test_samples(); }
 
  private:
-  std::unique_ptr<GradientSource> source_;
   ps::WorkerId worker_;
   Hooks hooks_;
 };

@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+
+#include <troupe/kernels/nn/gradient_source.h>
+
+namespace troupe {
+
+/// Passes every call on to another source: the base of one that changes a few of them.
+class ForwardingSource : public GradientSource {
+ public:
+  explicit ForwardingSource(std::unique_ptr<GradientSource> source) : source_(std::move(source)) {}
+
+  const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
+  void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
+    source_->initialize(layer, seed, values);
+  }
+  void prepare(const Batch& batch) override { source_->prepare(batch); }
+  void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override {
+    source_->forward(batch, weights, first, last);
+  }
+  std::vector<size_t> gradient_order() const override { return source_->gradient_order(); }
+  StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
+    return source_->backward(batch, weights, ready);
+  }
+  StepStats evaluate(std::span<const uint32_t> samples, std::span<const Tensor> weights) override {
+    return source_->evaluate(samples, weights);
+  }
+  int64_t train_samples() const override { return source_->train_samples(); }
+  int64_t test_samples() const override { return source_->test_samples(); }
+
+ private:
+  std::unique_ptr<GradientSource> source_;
+};
+
+}  // namespace troupe
