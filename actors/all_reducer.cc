@@ -11,11 +11,12 @@ class BlockingAllReducer final : public AllReducer {
   // Whoever waits is woken before the executor's thread is joined.
   ~BlockingAllReducer() override { abort("a worker of the group ended"); }
 
+  // The task holds the communicator: an executor that others hold too may run it after this has gone.
   void all_reduce(Tensor values, std::function<void(Status, Tensor)> done) override {
-    executor_->submit([this, values = std::move(values), done = std::move(done)]() mutable {
+    executor_->submit([communicator = communicator_, values = std::move(values), done = std::move(done)]() mutable {
       Status status;
       try {
-        status = communicator_->all_reduce(values, values);
+        status = communicator->all_reduce(values, values);
       } catch (const std::exception& e) {
         status = fail(ErrorKind::failed, e.what());
       }
@@ -26,8 +27,8 @@ class BlockingAllReducer final : public AllReducer {
   void abort(const std::string& reason) override { communicator_->abort(reason); }
 
  private:
-  std::unique_ptr<Communicator> communicator_;
-  std::shared_ptr<Executor> executor_;  // destroyed first: its running task uses the communicator
+  std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Executor> executor_;
 };
 
 }  // namespace

@@ -11,8 +11,9 @@
 //      |
 //      +-- a task throws: ended with its text; the node hears it, the coordinator decides
 //
-// A step's tasks run in order on `compute`, which is the only thread that touches the source; reductions and
-// updates of all_reduce layers run beside it on `collective`. Both answer with a TaskDone in the mailbox.
+// A step's tasks run in order on `compute`, which is the only thread that touches the source; all_reduce layers are
+// updated beside it: where the sum comes, or on `collective` where the group decides first. All answer with a
+// TaskDone in the mailbox.
 
 namespace troupe {
 namespace {
@@ -23,6 +24,7 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 
 /// What a step's tasks share; only the compute executor touches it.
 struct RunningStep {
+  uint64_t work = 0;  ///< its number
   std::vector<uint32_t> samples;
   Clock::duration computing{};
 };
@@ -48,7 +50,8 @@ struct Computer {
   Clock::time_point idle_since = Clock::now();
 
   Batch batch(const ps::Work& work) {
-    if (running.samples.empty()) {
+    if (running.work != work.number) {
+      running.work = work.number;
       running.samples.resize(static_cast<size_t>(work.range.count));
       sampler.indices(work.range.epoch, work.range.begin, running.samples);
     }
@@ -97,17 +100,29 @@ Report reporter(Self self) {
   };
 }
 
+// Runs what came from outside (a source, an optimizer) and may throw.
+template <class Task>
+void guard(const Report& report, const Task& task) {
+  try {
+    task(report);
+  } catch (const std::exception& e) {
+    report(TaskFailed{e.what()});
+  }
+}
+
 void submit(Self self, Executor& executor, std::function<void(const Report&)> task) {
-  executor.submit([report = reporter(self), task = std::move(task)] {
-    try {
-      task(report);
-    } catch (const std::exception& e) {
-      report(TaskFailed{e.what()});
-    }
-  });
+  executor.submit([report = reporter(self), task = std::move(task)] { guard(report, task); });
 }
 
 // ---- tasks, one function a kind ------------------------------------------------------------------------
+
+void run(Self self, const ps::Prepare& task) {
+  submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report&) {
+    const auto begin = Clock::now();
+    computer->source->prepare(computer->batch(task.work));
+    computer->running.computing += Clock::now() - begin;
+  });
+}
 
 void run(Self self, const ps::Forward& task) {
   submit(self, *self->state.parts.compute,
@@ -156,54 +171,66 @@ void run(Self self, const ps::Evaluate& task) {
          });
 }
 
+ps::SliceState updated(const ps::Optimizer& optimizer, const std::vector<ps::Segment>& segments,
+                       const ps::ApplyLocal& task, const Tensor& sum) {
+  ps::SliceState local = task.local;
+  Tensor values = Tensor::empty(local.values.shape());
+  const std::span<const float> gradient = sum.span<float>();
+  std::vector<std::span<float>> state;
+  for (Tensor& t : local.state) state.push_back(t.span<float>());
+  ps::SliceUpdate update;
+  update.in = std::as_const(local.values).span<float>();
+  update.out = values.span<float>();
+  update.gradients = {&gradient, 1};
+  update.gradient_scale = task.gradient_scale;
+  update.clip_scale = task.clip_scale;
+  update.state = state;
+  update.segments = segments;
+  update.schedule_step = task.schedule_step;
+  update.updates = local.updates;
+  optimizer.apply(update);
+  local.values = std::move(values);
+  ++local.updates;
+  return local;
+}
+
+/// What is done with a layer's sum once it is there.
+struct AfterReduce {
+  ps::Reduce task;
+  LayerSpec layer;
+  std::vector<ps::Segment> segments;
+  std::shared_ptr<const ps::Optimizer> optimizer;
+  bool norm = false;
+
+  TaskDone operator()(Tensor sum) const {
+    if (task.apply) return ApplyDone{task.step, task.layer, updated(*optimizer, segments, *task.apply, sum)};
+    Stream stream;
+    const auto [squares, finite] = measure(stream, layer, sum, norm);
+    return ReduceDone{task.step, task.layer, std::move(sum), squares, finite};
+  }
+  std::string failure(const Error& error) const {
+    return cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ", error.message);
+  }
+};
+
 void run(Self self, const ps::Reduce& task) {
-  if (!self->state.all_reducer) self->state.all_reducer = self->state.parts.make_all_reducer();
-  self->state.all_reducer->all_reduce(
-      task.gradient,
-      [task, report = reporter(self), layer = self->state.parts.source->layers()[task.layer],
-       judged = self->state.core->holds_pushes(), norm = self->state.computer->measure_norm](Status status, Tensor sum) {
-        if (!status) {
-          // Cancelled: another worker of the group ended, and the coordinator hears of that one.
-          if (status.error().kind == ErrorKind::cancelled) return;
-          report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
-                                status.error().message)});
-          return;
-        }
-        // Without a verdict to take, every worker has looked at its own gradient already.
-        if (!judged) {
-          report(ReduceDone{task.step, task.layer, std::move(sum), 0, true});
-          return;
-        }
-        Stream stream;
-        const auto [squares, finite] = measure(stream, layer, sum, norm);
-        report(ReduceDone{task.step, task.layer, std::move(sum), squares, finite});
-      });
+  WorkerState& state = self->state;
+  if (!state.all_reducer) state.all_reducer = state.parts.make_all_reducer();
+  AfterReduce after{task, state.parts.source->layers()[task.layer], state.core->segments(task.layer),
+                    state.parts.optimizer, state.computer->measure_norm};
+  state.all_reducer->all_reduce(task.gradient, [report = reporter(self), after](Status status, Tensor sum) {
+    if (status) return guard(report, [&](const Report&) { report(after(std::move(sum))); });
+    // Cancelled: another worker of the group ended, and the coordinator hears of that one.
+    if (status.error().kind != ErrorKind::cancelled) report(TaskFailed{after.failure(status.error())});
+  });
 }
 
 void run(Self self, const ps::ApplyLocal& task) {
   if (!self->state.collective) self->state.collective = self->state.parts.make_collective_queue();
   submit(self, *self->state.collective,
          [optimizer = self->state.parts.optimizer, task,
-          segments = self->state.core->segments(task.layer)](const Report& report) mutable {
-           ps::SliceState local = task.local;
-           Tensor values = Tensor::empty(local.values.shape());
-           const std::span<const float> gradient = task.gradient.span<float>();
-           std::vector<std::span<float>> state;
-           for (Tensor& t : local.state) state.push_back(t.span<float>());
-           ps::SliceUpdate update;
-           update.in = std::as_const(local.values).span<float>();
-           update.out = values.span<float>();
-           update.gradients = {&gradient, 1};
-           update.gradient_scale = task.gradient_scale;
-           update.clip_scale = task.clip_scale;
-           update.state = state;
-           update.segments = segments;
-           update.schedule_step = task.schedule_step;
-           update.updates = local.updates;
-           optimizer->apply(update);
-           local.values = std::move(values);
-           ++local.updates;
-           report(ApplyDone{task.step, task.layer, std::move(local)});
+          segments = self->state.core->segments(task.layer)](const Report& report) {
+           report(ApplyDone{task.step, task.layer, updated(*optimizer, segments, task, task.gradient)});
          });
 }
 
@@ -236,7 +263,8 @@ struct TaskHandler {
 WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given) {
   self->state.parts = std::move(*given);
   WorkerParts& parts = self->state.parts;
-  self->state.core = std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers());
+  self->state.core =
+      std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers(), parts.source->gradient_order());
   self->state.computer = std::make_shared<Computer>(parts);
   end_on_exception(self);
   tick_every(self, parts.retry_interval);

@@ -10,13 +10,19 @@
 
 namespace troupe::ps {
 
-WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& layers)
+WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& layers, std::vector<size_t> gradient_order)
     : options_(options),
       layers_(layers),
+      gradient_order_(std::move(gradient_order)),
       weights_(layers.size()),
       gradients_(layers.size()),
       local_(layers.size()),
-      local_step_(layers.size(), -1) {}
+      local_step_(layers.size(), -1) {
+  if (gradient_order_.empty())
+    for (size_t layer = layers_.size(); layer-- > 0;) gradient_order_.push_back(layer);
+  TROUPE_CHECK(gradient_order_.size() == layers_.size(), gradient_order_.size(), " gradients of ", layers_.size(),
+               " layers");
+}
 
 // ---- messages ------------------------------------------------------------------------------------------
 
@@ -90,6 +96,7 @@ void WorkerCore::on(Effects& out, const Work& work) {
   waiting_ = work;
   ++next_number_;
   start(out);
+  if (waiting_ && backward_given_) prepare(out);
 }
 
 void WorkerCore::on(Effects&, const WorkDoneAck& ack) { unacked_done_.erase(ack.number); }
@@ -214,10 +221,11 @@ void WorkerCore::advance(Effects& out) {
     out.tasks.push_back(Evaluate{*current_});
   } else if (computes) {
     out.tasks.push_back(Backward{*current_});
+    if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
     const Step step = current_->step;
-    for (size_t layer = layers_.size(); layer-- > 0;)
+    for (size_t layer = 0; layer < layers_.size(); ++layer)
       if (policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
         gradients_[layer] = Tensor::zeros({layers_[layer].count});
     push_everything(out);
@@ -225,6 +233,11 @@ void WorkerCore::advance(Effects& out) {
     close(out, step);
     start(out);
   }
+}
+
+// The step that waits, while the one that runs awaits the answers to its pushes.
+void WorkerCore::prepare(Effects& out) const {
+  if (waiting_->kind == Work::Kind::train && waiting_->range.count > 0) out.tasks.push_back(Prepare{*waiting_});
 }
 
 // Puts a layer's weights in place if all of them are here.
@@ -321,7 +334,9 @@ WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats,
 // ---- pushes ----------------------------------------------------------------------------------------------------
 
 void WorkerCore::push_everything(Effects& out) {
-  for (size_t i = layers_.size(); i-- > 0;) {
+  // All workers reduce in one order: that of their backward passes, unless a step is held until its end.
+  for (size_t k = 0; k < layers_.size(); ++k) {
+    const size_t i = holds_pushes() ? k : gradient_order_[k];
     const auto layer = static_cast<LayerId>(i);
     if (policy(layer).mode != Mode::all_reduce) continue;
     // The sum of all workers then says that this step is not finite, whichever layer it was.
@@ -386,7 +401,9 @@ void WorkerCore::reduce(Effects& out, LayerId layer) {
     reduced_squares_ = 0;
     reduced_finite_ = true;
   }
-  out.tasks.push_back(Reduce{current_->step, layer, gradients_[layer]});
+  Reduce task{current_->step, layer, gradients_[layer], {}};
+  if (!holds_pushes() && current_->step_samples > 0) task.apply = update_of(layer, *current_, {}, 1);
+  out.tasks.push_back(std::move(task));
 }
 
 WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
@@ -397,13 +414,8 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
   reduced_squares_ += sum_of_squares / (samples * samples);
   reduced_finite_ = reduced_finite_ && finite;
-  if (!holds_pushes()) {
-    if (finite) {
-      apply(out, layer, 1, false);
-    } else {
-      to_coordinator(out, Fault{cat("the summed gradient of layer ", layers_[layer].name, " in step ", step,
-                                    " holds NaN or Inf")});
-    }
+  if (!holds_pushes()) {  // a step without samples: there is nothing to apply
+    apply(out, layer, 1, true);
     return out;
   }
   if (!all_reduced()) return out;
@@ -444,8 +456,12 @@ void WorkerCore::apply(Effects& out, LayerId layer, double scale, bool skip) {
     out.tasks.insert(out.tasks.end(), done.tasks.begin(), done.tasks.end());
     return;
   }
-  out.tasks.push_back(ApplyLocal{reduce_work_.step, reduce_work_.schedule_step, layer, std::move(gradient),
-                                 1 / static_cast<double>(reduce_work_.step_samples), scale, local_[layer]});
+  out.tasks.push_back(update_of(layer, reduce_work_, std::move(gradient), scale));
+}
+
+ApplyLocal WorkerCore::update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const {
+  return {work.step, work.schedule_step, layer, std::move(gradient), 1 / static_cast<double>(work.step_samples),
+          scale, local_[layer]};
 }
 
 WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceState local) {

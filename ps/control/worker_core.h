@@ -20,7 +20,10 @@ struct WorkerOptions {
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
 };
 
-/// What the actor gives its executors to do. Each but Forward is answered by a call of WorkerCore.
+/// What the actor gives its executors to do. Each but Prepare and Forward is answered by a call of WorkerCore.
+struct Prepare {
+  Work work;  ///< the next step; given behind the last task of the one that runs
+};
 struct Forward {
   Work work;
   size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending
@@ -31,12 +34,7 @@ struct Backward {              ///< follows the step's last Forward on the same 
 struct Evaluate {
   Work work;
 };
-struct Reduce {                ///< sum over all workers, in place: on the communication executor
-  Step step = 0;
-  LayerId layer = 0;
-  Tensor gradient;
-};
-struct ApplyLocal {            ///< one optimizer step on the worker's own copy: on the communication executor
+struct ApplyLocal {            ///< one optimizer step on the worker's own copy
   Step step = 0;
   Step schedule_step = 0;
   LayerId layer = 0;
@@ -45,7 +43,15 @@ struct ApplyLocal {            ///< one optimizer step on the worker's own copy:
   double clip_scale = 1;       ///< of everything but statistics
   SliceState local;            ///< values are not written (a running step may read them), state is
 };
-using Task = std::variant<Forward, Backward, Evaluate, Reduce, ApplyLocal>;
+struct Reduce {                ///< sum over all workers, in place
+  Step step = 0;
+  LayerId layer = 0;
+  Tensor gradient;
+  /// What follows at once where there is no verdict to wait for, its gradient being the sum: the answer is then
+  /// that of ApplyLocal alone.
+  std::optional<ApplyLocal> apply;
+};
+using Task = std::variant<Prepare, Forward, Backward, Evaluate, Reduce, ApplyLocal>;
 
 /// A worker without its actor: which weights to ask for, when a layer range may run, what to push, what to say
 /// again. It holds no thread, clock or source of gradients.
@@ -65,7 +71,8 @@ class WorkerCore {
     bool finished = false;  ///< told to end
   };
 
-  WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& layers);
+  /// `gradient_order` is the source's; empty: last layer first.
+  WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& layers, std::vector<size_t> gradient_order = {});
 
   Effects handle(const Envelope& envelope);
 
@@ -124,12 +131,14 @@ class WorkerCore {
   void begin_upload(Effects& out);
   void pull(Effects& out, ParcelId parcel, Step step);
   void advance(Effects& out);
+  void prepare(Effects& out) const;
   bool take_weights(LayerId layer);
   void push_everything(Effects& out);
   void push_ready_parcels(Effects& out, LayerId layer);
   void push(Effects& out, ParcelId parcel);
   void send_push(Effects& out, ParcelId parcel, Push push);
   void reduce(Effects& out, LayerId layer);
+  ApplyLocal update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const;
   void apply(Effects& out, LayerId layer, double scale, bool skip);
   void close(Effects& out, Step step);
   void end_current();
@@ -137,6 +146,7 @@ class WorkerCore {
 
   WorkerOptions options_;
   std::vector<LayerSpec> layers_;
+  std::vector<size_t> gradient_order_;
   Membership membership_;
   std::vector<Sequence> next_sequence_;            ///< by server
   std::vector<ParcelState> parcels_;

@@ -103,7 +103,8 @@ class World {
       if (const auto* f = std::get_if<Forward>(&task)) text += cat("forward ", f->first, '-', f->last);
       if (std::holds_alternative<Backward>(task)) text += "backward";
       if (std::holds_alternative<Evaluate>(task)) text += "evaluate";
-      if (const auto* r = std::get_if<Reduce>(&task)) text += cat("reduce ", r->layer);
+      if (const auto* r = std::get_if<Reduce>(&task)) text += cat("reduce ", r->layer, r->apply ? " and apply" : "");
+      if (const auto* p = std::get_if<Prepare>(&task)) text += cat("prepare ", p->work.step);
       if (const auto* a = std::get_if<ApplyLocal>(&task)) text += cat("apply ", a->layer);
     }
     tasks.clear();
@@ -134,6 +135,30 @@ BOOST_AUTO_TEST_CASE(ForwardRangesFollowTheWeightsThatCame) {
   BOOST_TEST(w.given() == "");
   w.reply(1);
   BOOST_TEST(w.given() == "forward 1-3, backward");
+}
+
+BOOST_AUTO_TEST_CASE(TheNextStepIsPreparedBehindTheOneThatRuns) {
+  World w({kSync});
+  w.work(1, 0);
+  w.work(2, 1);  // comes before the weights of its predecessor
+  BOOST_TEST(w.given() == "");
+  w.reply(0);
+  BOOST_TEST(w.given() == "forward 0-1, backward, prepare 1");
+  w.compute(0);
+  w.acknowledge(w.said<Push>().at(0));
+  w.reply(0);
+  BOOST_TEST(w.given() == "forward 0-1, backward");
+  w.work(3, 2);
+  BOOST_TEST(w.given() == "prepare 2");
+}
+
+BOOST_AUTO_TEST_CASE(AStepWithoutSamplesIsNotPrepared) {
+  World w({kSync});
+  w.work(1, 0);
+  w.reply(0);
+  BOOST_TEST(w.given() == "forward 0-1, backward");
+  w.work(2, 1, 0);
+  BOOST_TEST(w.given() == "");
 }
 
 BOOST_AUTO_TEST_CASE(WeightsOfACutLayerArePutTogetherInTheirOrder) {
@@ -219,7 +244,7 @@ BOOST_AUTO_TEST_CASE(TheNextWorkIsAskedForWhileThisOneRuns) {
   w.work(2, 1);  // held until the first is through
   BOOST_TEST(w.said<WorkRequest>().empty());
   w.reply_all();
-  BOOST_TEST(w.given() == "forward 0-1, backward");
+  BOOST_TEST(w.given() == "forward 0-1, backward, prepare 1");
   w.compute(0);
   BOOST_TEST(w.said<WorkRequest>().at(0).number == 3u);
   w.reply_all();  // the pull that left behind the push, before the push is acknowledged
@@ -248,15 +273,13 @@ BOOST_AUTO_TEST_CASE(AStepWithoutSamplesComputesNothingAndStillCounts) {
   World w({kSync, kReduced});
   w.work(1, 0, 0);
   w.reply_all();
-  BOOST_TEST(w.given() == "reduce 1");
+  BOOST_TEST(w.given() == "reduce 1 and apply");
   const auto pushes = w.said<Push>();
   BOOST_TEST_REQUIRE(pushes.size() == 1u);
   BOOST_TEST(pushes[0].samples == 0);
   BOOST_TEST(pushes[0].gradients.empty());
   w.acknowledge(pushes[0]);
   BOOST_TEST(w.said<WorkDone>().empty());  // the reduced layer is still on its way
-  w.take(w.core->reduced(0, 1, filled(8), 0, true));
-  BOOST_TEST(w.given() == "apply 1");
   w.take(w.core->applied_locally(0, 1, {1, filled(1), {}, 1}));
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
 }
@@ -406,13 +429,11 @@ BOOST_AUTO_TEST_CASE(AReducedLayerIsAppliedAtOnceAndTheNextForwardWaitsForIt) {
   w.reply_all();
   w.given();
   w.compute(0);
-  BOOST_TEST(w.given() == "reduce 0");
+  BOOST_TEST_REQUIRE(w.tasks.size() == 1u);
+  BOOST_TEST(std::get<Reduce>(w.tasks[0]).apply->gradient_scale == 1.0 / 8);  // of the whole step's samples
+  BOOST_TEST(w.given() == "reduce 0 and apply");
   w.work(2, 1);
   w.reply(1);
-  w.take(w.core->reduced(0, 0, filled(8), 8 * 8 * kCount, true));
-  BOOST_TEST_REQUIRE(w.tasks.size() == 1u);
-  BOOST_TEST(std::get<ApplyLocal>(w.tasks[0]).gradient_scale == 1.0 / 8);  // of the whole step's samples
-  w.given();
   w.take(w.core->applied_locally(0, 0, {0, filled(2), {}, 1}));
   BOOST_TEST(w.given() == "forward 0-2, backward");
   BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
@@ -457,10 +478,7 @@ BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeToEveryServerThatHoldsThem) {
   w.work(1, 0);
   w.reply_all();
   w.compute(0);
-  for (const LayerId layer : {1u, 0u}) {
-    w.take(w.core->reduced(0, layer, filled(8), 1, true));
-    w.take(w.core->applied_locally(0, layer, {layer, filled(2), {}, 1}));
-  }
+  for (const LayerId layer : {1u, 0u}) w.take(w.core->applied_locally(0, layer, {layer, filled(2), {}, 1}));
   w.said<WorkDone>();
   w.work(2, 1, 0, Work::Kind::upload);
   const auto installs = w.said<Install>();

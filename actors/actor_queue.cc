@@ -1,0 +1,18 @@
+#include <troupe/actors/actor_queue.h>
+
+#include <caf/all.hpp>
+
+namespace troupe {
+namespace {
+
+void finish(caf::actor_system& system, Executor* queue) {
+  system.spawn<caf::detached>([queue = std::shared_ptr<Executor>(queue)]() mutable { queue.reset(); });
+}
+
+}  // namespace
+
+std::shared_ptr<Executor> make_actor_queue(caf::actor_system& system, std::string name, int threads) {
+  return {make_cpu_queue(std::move(name), threads).release(), [&system](Executor* queue) { finish(system, queue); }};
+}
+
+}  // namespace troupe
