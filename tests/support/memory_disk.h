@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/base/check.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/checkpoint/file_ops.h>
@@ -204,7 +205,9 @@ class MemoryDisk : public ps::FileOps {
       if (!entry.file || entry.file->now == entry.file->durable) continue;
       File& file = *entry.file;
       if (kept == Kept::none) file.now = file.durable;
-      if (kept == Kept::some) file.now.resize(random.below(file.now.size() + 1));
+      // Files grow at their end: what was synced is a beginning, and stays.
+      const size_t synced = file.durable.size();
+      if (kept == Kept::some) file.now.resize(synced + random.below(file.now.size() - synced + 1));
       file.durable = file.now;
     }
   }
