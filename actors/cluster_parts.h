@@ -49,7 +49,7 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "all_reduce", "collective" or
+  /// Queues for long work. `use` is "compute", "all_reduce", "collective", "log" or
   /// "checkpoint". [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues

@@ -52,6 +52,17 @@ struct TaskFailed {
 using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
+/// What a server hears from the executor that made its store's events safe, and a replica from the node that has it
+/// become the server.
+struct CommitDone {
+  Status status;
+};
+struct TakeOver {
+  ps::Endpoint server;
+};
+using ServerControl = std::variant<CommitDone, TakeOver>;
+using ServerControlPtr = std::shared_ptr<const ServerControl>;
+
 /// What a checkpoint writer tells the coordinator, and what a program asks of it.
 struct CheckpointDone {
   Status status;
@@ -87,10 +98,13 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ps::EnvelopePtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TaskDonePtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ControlPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::NodeControlPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ServerControlPtr)
 
 namespace troupe {
 
-using ServerActor = caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<tick_atom>>;
+using ServerActor =
+    caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<ServerControlPtr>, caf::reacts_to<tick_atom>>;
+using ReplicaActor = ServerActor;  // which becomes a server's
 using NodeActor =
     caf::typed_actor<caf::reacts_to<ps::EnvelopePtr>, caf::reacts_to<NodeControlPtr>, caf::reacts_to<tick_atom>>;
 using WorkerActor =

@@ -1,5 +1,7 @@
 #include <troupe/actors/server.h>
 
+#include <troupe/actors/serving.h>
+
 // States:
 //
 //   serving --Finish | a newer incarnation owns the store--> ended
@@ -9,34 +11,26 @@ namespace {
 
 struct ServerState {
   const char* name = "server";
-  ServerParts parts;
-  ~ServerState() {
-    if (parts.transport) parts.transport->detach(parts.options.self);
-  }
+  std::unique_ptr<Serving> serving;
 };
 
 using Self = ServerActor::stateful_pointer<ServerState>;
 
-void carry(Self self, ps::Outbox outbox) {
-  for (ps::Envelope& envelope : outbox) self->state.parts.transport->send(std::move(envelope));
-}
-
 ServerActor::behavior_type server(Self self, std::shared_ptr<ServerParts> parts) {
-  self->state.parts = std::move(*parts);
+  self->state.serving = std::make_unique<Serving>(std::move(*parts));
   end_on_exception(self);
-  tick_every(self, self->state.parts.retry_interval);
+  tick_every(self, self->state.serving->retry_interval());
   return {
       [self](const ps::EnvelopePtr& envelope) {
-        if (std::holds_alternative<ps::Finish>(envelope->body)) {
-          self->quit();
-          return;
-        }
-        carry(self, self->state.parts.shard->handle(*envelope));
-        if (self->state.parts.shard->fenced()) self->quit();
+        if (!self->state.serving->take(envelope, caf::actor_cast<caf::actor>(self))) self->quit();
+      },
+      [self](const ServerControlPtr& control) {
+        const auto* done = std::get_if<CommitDone>(control.get());
+        if (done && !self->state.serving->committed(done->status, caf::actor_cast<caf::actor>(self))) self->quit();
       },
       [self](tick_atom) {
-        carry(self, self->state.parts.shard->tick());
-        tick_every(self, self->state.parts.retry_interval);
+        self->state.serving->tick(caf::actor_cast<caf::actor>(self));
+        tick_every(self, self->state.serving->retry_interval());
       },
   };
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <troupe/actors/mail.h>
+#include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/param/shard.h>
 
 namespace troupe {
@@ -11,8 +12,12 @@ namespace troupe {
 struct ServerParts {
   ps::ShardOptions options;
   std::unique_ptr<ps::Shard> shard;
+  std::shared_ptr<ps::ShardStore> store;  ///< the shard's
   std::shared_ptr<ps::Transport> transport;
   std::chrono::milliseconds retry_interval{0};  ///< 0: never
+  /// Makes the queue for the store's commits, this server's alone, when the first is needed; null: commits are made on
+  /// the actor's thread, one for every event.
+  std::function<std::shared_ptr<Executor>()> commits;
 };
 
 /// Carries envelopes between the transport and one shard, which decides everything.

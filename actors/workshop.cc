@@ -1,5 +1,7 @@
 #include <troupe/actors/workshop.h>
 
+#include <stdexcept>
+
 #include <troupe/actors/server.h>
 #include <troupe/actors/worker.h>
 #include <troupe/kernels/collective/thread_group.h>
@@ -43,7 +45,15 @@ caf::actor Workshop::server(const ps::Spawn& order) {
   server.options.scale = parts_.immediate_scale;
   server.options.global_batch = parts_.coordinator.dealer.global_batch;
   server.options.needs_verdict = parts_.coordinator.clip_norm > 0 || parts_.coordinator.skip_non_finite;
-  server.shard = std::make_unique<ps::Shard>(server.options, parts_.store(who.index), parts_.initial);
+  server.store = parts_.store(who.index);
+  server.commits = [executor = parts_.executor, who] { return executor(who, "log"); };
+  if (order.image) {
+    auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
+    if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
+    server.shard = std::move(*shard);
+  } else {
+    server.shard = std::make_unique<ps::Shard>(server.options, server.store, parts_.initial);
+  }
   if (parts_.record_event)
     server.shard->on_event([record = parts_.record_event, index = who.index](const ps::Shard::Event& event) {
       record(index, event);

@@ -7,6 +7,7 @@
 #include <troupe/ps/param/held_slice.h>
 #include <troupe/ps/param/push_window.h>
 #include <troupe/ps/param/shard.h>
+#include <troupe/ps/param/shard_image.h>
 
 namespace troupe::ps {
 
@@ -23,7 +24,8 @@ struct SlicePlace {
   size_t index = 0;
 };
 
-/// What a shard holds under its layout, and how it follows a change of membership. Empty until the first one.
+/// What a shard holds under its layout, how it follows a change of membership, and how it becomes an image and comes
+/// back from one. Empty until the first membership.
 struct Holdings {
   std::shared_ptr<const Layout> layout;
   std::vector<WorkerSlot> workers;      ///< by slot
@@ -38,6 +40,11 @@ struct Holdings {
   /// Holds what the layout gives to `server` (new slices begin as `initial` says), seats the workers, and goes
   /// on from the step of a rebase. The membership has passed the checks.
   void take_over(const Membership& m, ServerId server, const Shard::InitialState& initial, const Optimizer& optimizer);
+
+  /// Workers, parcels and slices as they are, without the pulls that wait: whoever waits asks again.
+  void put_into(ShardImage& image) const;
+  /// Holds what the image says. It has passed check_image.
+  void go_on_from(const ShardImage& image, const Optimizer& optimizer);
 
   /// Shared with what is here until the next update.
   std::vector<SliceState> state() const;

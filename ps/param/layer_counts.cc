@@ -11,6 +11,10 @@ void count_in(std::vector<int64_t>& histogram, int64_t value) {
 
 }  // namespace
 
+LayerCounts::LayerCounts(const std::vector<LayerCounters>& before) {
+  for (const LayerCounters& counters : before) layers_[counters.layer] = counters;
+}
+
 LayerCounters& LayerCounts::at(LayerId layer) {
   LayerCounters& counters = layers_[layer];
   counters.layer = layer;

@@ -12,6 +12,10 @@ class LayerCounts {
  public:
   static constexpr size_t kBins = 64;  ///< of the histograms
 
+  LayerCounts() = default;
+  /// Goes on from another's `all`.
+  explicit LayerCounts(const std::vector<LayerCounters>& before);
+
   /// `delay`: of an immediate push whose read is known.
   void pushed(const Layout& layout, const Push& push, std::optional<int64_t> delay);
   void updated(const Layout& layout, ParcelId parcel);

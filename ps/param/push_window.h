@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <set>
+#include <utility>
 
 #include <troupe/ps/ids.h>
 
@@ -10,6 +11,10 @@ namespace troupe::ps {
 /// that pushes may overtake each other. Memory is bounded by the window, whatever the worker sends.
 class PushWindow {
  public:
+  PushWindow() = default;
+  /// Goes on from another's `high_water` and `above`.
+  PushWindow(Sequence high_water, std::set<Sequence> above) : high_water_(high_water), above_(std::move(above)) {}
+
   enum class Place : uint8_t { fresh, taken, beyond };
   /// `width` is how far above the mark a sequence may be.
   Place place(Sequence sequence, Sequence width) const;
@@ -17,6 +22,8 @@ class PushWindow {
   void take(Sequence sequence);
   /// Everything up to here has been taken.
   Sequence high_water() const { return high_water_; }
+  /// And these.
+  const std::set<Sequence>& above() const { return above_; }
 
  private:
   Sequence high_water_ = 0;

@@ -1,6 +1,8 @@
 #include <troupe/ps/param/request_check.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include <troupe/kernels/base/text.h>
@@ -43,6 +45,59 @@ bool add_count(const Shape& shape, int64_t& sum) {
 
 Status check_step(Step step, const char* what) {
   if (step < 0 || step > kMaxStep) return malformed(what, " ", step, " cannot be");
+  return {};
+}
+
+Status check_state(const SliceState& s, const Slice& slice, size_t states) {
+  TROUPE_TRY(check_floats(s.values, slice.count(), "parameters"));
+  if (s.state.size() != states || s.updates < 0)
+    return malformed(s.state.size(), " state vectors of ", states, ", ", s.updates, " updates");
+  for (const Tensor& t : s.state) TROUPE_TRY(check_floats(t, slice.count(), "state"));
+  return {};
+}
+
+/// One tensor a slice of the parcel.
+Status check_parcel_floats(const std::vector<Tensor>& tensors, const Layout& layout, ParcelId id, const char* what) {
+  const auto& slices = layout.parcels[id].slices;
+  if (tensors.size() != slices.size())
+    return malformed(tensors.size(), " tensors of ", what, ", parcel ", id, " has ", slices.size(), " slices");
+  for (size_t i = 0; i < slices.size(); ++i)
+    TROUPE_TRY(check_floats(tensors[i], layout.slices[slices[i]].count(), what));
+  return {};
+}
+
+template <class Part, class Key>
+bool ascending(const std::vector<Part>& parts, const Key& key) {
+  for (size_t i = 1; i < parts.size(); ++i)
+    if (!(key(parts[i - 1]) < key(parts[i]))) return false;
+  return true;
+}
+
+Status check_image_worker(const ShardImage::Worker& worker) {
+  const auto itself = [](Sequence s) { return s; };
+  if (!ascending(worker.above, itself) || (!worker.above.empty() && worker.above.front() <= worker.high_water))
+    return malformed("sequences above ", worker.high_water, " are not");
+  return {};
+}
+
+Status check_image_parcel(const ShardImage::Parcel& p, const Layout& layout, ServerId server, size_t workers) {
+  TROUPE_TRY(check_parcel(p.id, layout, server));
+  if (p.clock.size() != workers || p.reads.size() != workers)
+    return malformed("parcel ", p.id, " has ", p.clock.size(), " clocks and ", p.reads.size(), " reads of ", workers,
+                     " workers");
+  for (const Step step : p.clock) TROUPE_TRY(check_step(step, "clock"));
+  TROUPE_TRY(check_step(p.version, "version"));
+  if (!p.previous.empty()) TROUPE_TRY(check_parcel_floats(p.previous, layout, p.id, "previous parameters"));
+  if (!p.pending.empty() && !layout.parcels[p.id].policy.aggregates())
+    return malformed("parcel ", p.id, " collects contributions under ", describe(layout.parcels[p.id].policy));
+  if (!ascending(p.pending, [](const auto& part) { return part.worker; }))
+    return malformed("contributions to parcel ", p.id, " are not in worker order");
+  for (const ShardImage::Parcel::Part& part : p.pending) {
+    if (part.worker >= workers || part.samples < 0 || part.samples > kMaxSamples)
+      return malformed("worker ", part.worker, " of ", workers, " contributes ", part.samples, " samples");
+    TROUPE_TRY(check_step(part.schedule_step, "schedule step"));
+    if (part.samples > 0) TROUPE_TRY(check_parcel_floats(part.gradients, layout, p.id, "gradient"));
+  }
   return {};
 }
 
@@ -117,10 +172,7 @@ Status check_install(const Install& install, const Layout& layout, ServerId serv
     if (layout.policies[slice.layer].mode != Mode::all_reduce)
       return malformed("slice ", s.slice, " is under ", describe(layout.policies[slice.layer]),
                        ": only all-reduced ones are installed");
-    TROUPE_TRY(check_floats(s.values, slice.count(), "parameters"));
-    if (s.state.size() != states || s.updates < 0)
-      return malformed(s.state.size(), " state vectors of ", states, ", ", s.updates, " updates");
-    for (const Tensor& t : s.state) TROUPE_TRY(check_floats(t, slice.count(), "state"));
+    TROUPE_TRY(check_state(s, slice, states));
   }
   return {};
 }
@@ -143,6 +195,34 @@ Status check_pull_reply(const PullReply& reply, const Layout& layout) {
     if (!good)
       return fail(ErrorKind::invalid, cat("the answer's slice ", slice.id, " is not of ", slice.count(), " floats"));
   }
+  return {};
+}
+
+Status check_image(const ShardImage& image, ServerId server, size_t states) {
+  TROUPE_TRY(check_membership(image.membership));
+  const Layout& layout = *image.membership.layout;
+  const size_t workers = image.membership.workers.size();
+  if (image.workers.size() != workers)
+    return malformed("an image of ", image.workers.size(), " workers under a membership of ", workers);
+  for (const ShardImage::Worker& worker : image.workers) TROUPE_TRY(check_image_worker(worker));
+
+  const auto here = [server](const auto& part) { return part.server == server; };
+  const auto id_of = [](const auto& part) { return part.id; };
+  if (!ascending(image.parcels, id_of) || std::ssize(image.parcels) != std::ranges::count_if(layout.parcels, here))
+    return malformed("an image of ", image.parcels.size(), " parcels, server ", server, " has others");
+  for (const ShardImage::Parcel& p : image.parcels)
+    TROUPE_TRY(check_image_parcel(p, layout, server, workers));
+
+  if (!ascending(image.slices, [](const SliceState& s) { return s.slice; }) ||
+      std::ssize(image.slices) != std::ranges::count_if(layout.slices, here))
+    return malformed("an image of ", image.slices.size(), " slices, server ", server, " has others");
+  for (const SliceState& s : image.slices) {
+    if (s.slice >= layout.slices.size() || layout.slices[s.slice].server != server)
+      return malformed("slice ", s.slice, " is not server ", server, "'s");
+    TROUPE_TRY(check_state(s, layout.slices[s.slice], states));
+  }
+  for (const LayerCounters& counters : image.counters)
+    if (counters.layer >= layout.layers.size()) return malformed("counters of layer ", counters.layer);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <troupe/kernels/base/result.h>
 #include <troupe/ps/messages.h>
+#include <troupe/ps/param/shard_image.h>
 
 /// What a shard demands of a message before it looks at its own state. Everything here came from another
 /// process, perhaps a foreign one: nothing may be taken for granted, and nothing ends in a failed check.
@@ -24,5 +25,8 @@ Status check_pull_reply(const PullReply& reply, const Layout& layout);
 
 /// All slices are `server`'s and all-reduced, each with `states` optimizer vectors.
 Status check_install(const Install& install, const Layout& layout, ServerId server, size_t states);
+
+/// Of a shard of `server` under the image's own layout, with `states` optimizer vectors a slice.
+Status check_image(const ShardImage& image, ServerId server, size_t states);
 
 }  // namespace troupe::ps

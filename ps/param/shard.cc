@@ -59,6 +59,8 @@ struct Shard::Impl : Holdings {
   RecordedOrder order;
 
   bool store_open = false, replaying_store = false, serving = false, fenced = false;
+  bool from_image = false;  // what the store holds is older
+  Membership membership;    // the newest that was adopted
   Generation generation = 0;
   std::optional<Partial> partial;  // sent; its verdict is awaited
   std::optional<uint64_t> snapshot_wanted;  // its round
@@ -145,7 +147,7 @@ struct Shard::Impl : Holdings {
   // ---- membership -----------------------------------------------------------------------------------------------
 
   void on_membership(const Envelope& e, const Membership& m) {
-    if (e.from.role != Role::coordinator || (serving && m.generation < generation)) return;
+    if (e.from.role != Role::coordinator || m.generation < generation) return;
     if (serving && m.generation == generation) return send(e.from, MembershipAck{});
     const Incarnation here = options.self.index < m.servers.size() ? m.servers[options.self.index] : 0;
     if (here != 0 && here < options.self.incarnation) return;  // overtaken by the start of this actor
@@ -153,8 +155,9 @@ struct Shard::Impl : Holdings {
     if (const Status ok = check_membership(m); !ok) return send_fault(ok.error().message);
     if (!store_open && !open_store(m.generation)) return;
     if (const Status ok = check_change(m); !ok) return send_fault(ok.error().message);
-    if (!promise(m.generation, e)) return;
-    adopt(m);
+    const bool known = !serving && layout && m.generation == generation;  // from the image
+    if (!known && !promise(m.generation, e)) return;
+    if (!known) adopt(m);
     serving = true;
     send(e.from, MembershipAck{});
     if (partial) send(options.coordinator, *partial);
@@ -162,30 +165,92 @@ struct Shard::Impl : Holdings {
   }
 
   void adopt(const Membership& m) {
+    membership = m;
     generation = m.generation;
     if (m.rebase) partial.reset();
     take_over(m, options.self.index, initial, *options.optimizer);
   }
 
+  // ---- the store and images -------------------------------------------------------------------------------------
+
   bool open_store(Generation by) {
-    replaying_store = true;
-    const Status status = store->open(by, [&](const Envelope& event) {
-      if (const auto* m = std::get_if<Membership>(&event.body)) {
-        adopt(*m);
-        settle_all();
-      } else if (layout) {
-        dispatch(event);
-      }
+    if (!from_image) forget();  // what an attempt that failed brought back
+    Status followed;
+    Status status = store->open(by, [&](const Envelope& event) {
+      if (!from_image && followed) followed = follow(event);
     });
-    replaying_store = false;
-    out.clear();
+    if (status && !followed) status = followed;
+    if (status && from_image) status = store->compact(by, std::make_shared<ShardImage>(image()));
     store_open = status.has_value();
-    if (store_open) return true;
-    if (status.error().kind == ErrorKind::cancelled)
+    if (!store_open) store_failed("open", status.error());
+    return store_open;
+  }
+
+  void store_failed(const char* what, const Error& why) {
+    if (why.kind == ErrorKind::cancelled)
       fenced = true;
     else
-      send_fault(cat("the store does not open: ", status.error().message));
-    return false;
+      send_fault(cat("the store does not ", what, ": ", why.message));
+  }
+
+  void keep_store_small() {
+    if (fenced || !serving || !store->wants_image()) return;
+    if (const Status status = store->compact(generation, std::make_shared<ShardImage>(image())); !status)
+      store_failed("shrink", status.error());
+  }
+
+  // An event that a shard in this state took: it is taken again, without a word.
+  Status follow(const Envelope& event) {
+    replaying_store = true;
+    Status status;
+    if (const auto* replicate = std::get_if<Replicate>(&event.body)) {
+      status = replicate->image ? go_on_from(*replicate->image) : fail(ErrorKind::invalid, "an image is missing");
+    } else if (const auto* m = std::get_if<Membership>(&event.body)) {
+      if (status = check_membership(*m); status) adopt(*m), settle_all();
+    } else {
+      const int64_t refused_before = refused;
+      if (layout) dispatch(event);
+      if (!layout || refused != refused_before)
+        status = fail(ErrorKind::corrupt, cat(name_of(event.body), " of ", event.from, ", generation ",
+                                              event.generation, ", does not follow from what came before it"));
+    }
+    replaying_store = false;
+    out.clear();
+    return status;
+  }
+
+  void forget() {
+    static_cast<Holdings&>(*this) = {};
+    membership = {};
+    generation = 0;
+    partial.reset();
+    counts = {};
+    duplicates_dropped = refused = skipped_steps = 0;
+  }
+
+  ShardImage image() const {
+    ShardImage all;
+    all.membership = membership;
+    put_into(all);
+    all.partial = partial;
+    all.counters = counts.all();
+    all.duplicates_dropped = duplicates_dropped;
+    all.refused = refused;
+    all.skipped_steps = skipped_steps;
+    return all;
+  }
+
+  Status go_on_from(const ShardImage& image) {
+    TROUPE_TRY(check_image(image, options.self.index, options.optimizer->state_names().size()));
+    Holdings::go_on_from(image, *options.optimizer);
+    membership = image.membership;
+    generation = membership.generation;
+    partial = image.partial;
+    counts = LayerCounts(image.counters);
+    duplicates_dropped = image.duplicates_dropped;
+    refused = image.refused;
+    skipped_steps = image.skipped_steps;
+    return {};
   }
 
   // ---- pushes ---------------------------------------------------------------------------------------------------
@@ -472,9 +537,25 @@ Shard::Shard(ShardOptions options, std::shared_ptr<ShardStore> store, InitialSta
 
 Shard::~Shard() = default;
 
+Result<std::unique_ptr<Shard>> Shard::make_from(const ShardImage& image, ShardOptions options,
+                                                std::shared_ptr<ShardStore> store, InitialState initial) {
+  auto shard = std::make_unique<Shard>(std::move(options), std::move(store), std::move(initial));
+  shard->impl_->from_image = true;
+  TROUPE_TRY(shard->impl_->go_on_from(image));
+  return shard;
+}
+
+Status Shard::follow(const Envelope& event) { return impl_->follow(event); }
+
+ShardImage Shard::image() const {
+  TROUPE_CHECK(impl_->layout, impl_->options.self, " holds nothing yet");
+  return impl_->image();
+}
+
 Outbox Shard::handle(const Envelope& envelope) {
   if (impl_->fenced) return {};
   impl_->receive(envelope);
+  impl_->keep_store_small();
   Outbox out = std::exchange(impl_->out, {});
   if (impl_->fenced) out.clear();
   return out;

@@ -6,6 +6,7 @@
 
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/shard_image.h>
 #include <troupe/ps/param/shard_store.h>
 
 namespace troupe::ps {
@@ -39,6 +40,17 @@ class Shard {
   /// The store is opened for the first Membership that comes. Until then everything is refused.
   Shard(ShardOptions options, std::shared_ptr<ShardStore> store, InitialState initial);
   ~Shard();
+
+  /// Goes on from an image of this server's shard, whoever it was taken of: what the store holds is older, and is
+  /// replaced by the image. Nothing is said before a Membership of that generation or a newer one names `self`. An
+  /// image that cannot be is an error.
+  static Result<std::unique_ptr<Shard>> make_from(const ShardImage& image, ShardOptions options,
+                                                  std::shared_ptr<ShardStore> store, InitialState initial);
+  /// Everything up to now. A Membership has come.
+  ShardImage image() const;
+  /// Takes an event that another shard took in the state that this one is in (its twin: same image, same events
+  /// before), without a word and without storing it. An error where it cannot follow: these are no twins any more.
+  Status follow(const Envelope& event);
 
   /// Push, Pull, Membership, Verdict, Snapshot, Install and StatsRequest; anything else is ignored.
   Outbox handle(const Envelope& envelope);

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,11 @@ namespace troupe::ps {
 /// Everything a shard knows, as a value: what begins a replica, a compacted log, a server that is moved. A shard made
 /// from it and fed the same envelopes as the one it was taken of is equal to that one bit for bit. Tensors are
 /// shared with the shard until its next update.
+///
+/// The slot's owner may change in between: the new one waits for the Membership that names it. What is not in an
+/// image is said again: pulls that wait (a worker repeats what was not answered, and asks the new server of its own
+/// accord), a Snapshot that waits for a verdict, and pushes and reads held back by a recorded order; nor is the place
+/// in that order, so that a run that repeats a recording takes no images.
 struct ShardImage {
   Membership membership;  ///< the newest that was adopted
   struct Worker {

@@ -1,33 +1,11 @@
 #include <troupe/ps/param/shard_store.h>
 
 #include <mutex>
-#include <optional>
 
-#include <troupe/kernels/base/text.h>
+#include <troupe/ps/param/fence.h>
 
 namespace troupe::ps {
 namespace {
-
-// Who may append: the generation that opened the store last, and those that its actor has lived through since.
-class Fence {
- public:
-  Status open(Generation generation) {
-    if (newest_ && generation <= *newest_)
-      return fail(ErrorKind::cancelled,
-                  cat("the store was opened by generation ", *newest_, ", not to be opened by ", generation));
-    newest_ = generation;
-    return {};
-  }
-  Status pass(Generation generation) {
-    if (newest_ && generation < *newest_)
-      return fail(ErrorKind::cancelled, cat("the store was taken from generation ", generation, " by ", *newest_));
-    newest_ = generation;
-    return {};
-  }
-
- private:
-  std::optional<Generation> newest_;
-};
 
 class NullStore final : public ShardStore {
  public:
@@ -39,6 +17,10 @@ class NullStore final : public ShardStore {
     std::lock_guard lock(mutex_);
     return fence_.pass(generation);
   }
+  Status compact(Generation generation, std::shared_ptr<const ShardImage>) override {
+    std::lock_guard lock(mutex_);
+    return fence_.pass(generation);
+  }
 
  private:
   std::mutex mutex_;
@@ -47,6 +29,8 @@ class NullStore final : public ShardStore {
 
 class MemoryStore final : public ShardStore {
  public:
+  explicit MemoryStore(size_t events_between_images) : events_between_images_(events_between_images) {}
+
   Status open(Generation generation, const std::function<void(const Envelope&)>& replay) override {
     std::lock_guard lock(mutex_);
     TROUPE_TRY(fence_.open(generation));
@@ -59,9 +43,23 @@ class MemoryStore final : public ShardStore {
     events_.push_back(event);
     return {};
   }
+  bool wants_image() const override {
+    std::lock_guard lock(mutex_);
+    return events_between_images_ > 0 && events_.size() > events_between_images_;
+  }
+  Status compact(Generation generation, std::shared_ptr<const ShardImage> image) override {
+    std::lock_guard lock(mutex_);
+    TROUPE_TRY(fence_.pass(generation));
+    Envelope first;
+    first.generation = generation;
+    first.body = Replicate{0, nullptr, std::move(image)};
+    events_.assign(1, std::move(first));
+    return {};
+  }
 
  private:
-  std::mutex mutex_;
+  const size_t events_between_images_;
+  mutable std::mutex mutex_;
   Fence fence_;
   std::vector<Envelope> events_;
 };
@@ -69,6 +67,8 @@ class MemoryStore final : public ShardStore {
 }  // namespace
 
 std::shared_ptr<ShardStore> make_null_store() { return std::make_shared<NullStore>(); }
-std::shared_ptr<ShardStore> make_memory_store() { return std::make_shared<MemoryStore>(); }
+std::shared_ptr<ShardStore> make_memory_store(size_t events_between_images) {
+  return std::make_shared<MemoryStore>(events_between_images);
+}
 
 }  // namespace troupe::ps

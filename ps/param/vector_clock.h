@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <troupe/ps/ids.h>
@@ -13,9 +14,14 @@ class VectorClock {
   explicit VectorClock(size_t workers = 0, Step start = 0) : steps_(workers, start), present_(workers, true) {
     find_slowest();
   }
+  /// Goes on from another's; all are present.
+  explicit VectorClock(std::vector<Step> steps) : steps_(std::move(steps)), present_(steps_.size(), true) {
+    find_slowest();
+  }
 
   size_t size() const { return steps_.size(); }
   Step at(WorkerId worker) const { return steps_[worker]; }
+  const std::vector<Step>& steps() const { return steps_; }
   bool present(WorkerId worker) const { return present_[worker]; }
   void set_present(WorkerId worker, bool present);
   /// Worker has contributed all steps before `step`.

@@ -14,6 +14,8 @@ from program import build
 
 SEEDS = 5000
 SEEDS_A_BUG = 2000
+REPLICATION_SEEDS = 3000
+REPLICATION_BUGS = {"ack_before_replica"}
 
 
 def simulate(program, *arguments):
@@ -25,6 +27,11 @@ class Seeds(unittest.TestCase):
         done = simulate("troupe-sim", "--seeds", f"0..{SEEDS - 1}", "--jobs", 2)
         self.assertEqual(done.returncode, 0, done.stdout[-20000:])
         self.assertIn(f"{SEEDS} seeds, 0 violating", done.stdout)
+
+    def test_no_take_over_loses_or_doubles_what_was_acknowledged(self):
+        done = simulate("troupe-sim", "--replication", "--seeds", f"0..{REPLICATION_SEEDS - 1}", "--jobs", 2)
+        self.assertEqual(done.returncode, 0, done.stdout[-20000:])
+        self.assertIn(f"{REPLICATION_SEEDS} seeds, 0 violating", done.stdout)
 
     def test_a_trace_tells_the_scenario_and_every_message(self):
         done = simulate("troupe-sim", "--seeds", 7, "--trace")
@@ -59,8 +66,9 @@ class Bugs(unittest.TestCase):
         self.assertGreaterEqual(len(names), 8)
         for name in names:
             with self.subTest(name):
-                done = simulate("troupe-sim-bugs", "--seeds", f"0..{SEEDS_A_BUG - 1}", "--jobs", 2, "--stop-after", 1,
-                                "--bug", name)
+                world = ["--replication"] if name in REPLICATION_BUGS else []
+                done = simulate("troupe-sim-bugs", *world, "--seeds", f"0..{SEEDS_A_BUG - 1}", "--jobs", 2,
+                                "--stop-after", 1, "--bug", name)
                 self.assertEqual(done.returncode, 1, f"{name} is not found in {SEEDS_A_BUG} seeds")
                 self.assertRegex(done.stdout, rf"seed \d+ violates (.|\n)*replay: build/troupe-sim-bugs --bug {name} ")
 

@@ -33,6 +33,10 @@ class FailingStore final : public ShardStore {
     if (failure) return fail(*failure, "disk is full");
     return inner_->append(g, e);
   }
+  Status compact(Generation g, std::shared_ptr<const ShardImage> image) override {
+    if (failure) return fail(*failure, "disk is full");
+    return inner_->compact(g, std::move(image));
+  }
   std::optional<ErrorKind> failure;
 
  private:

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/base/check.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/checkpoint/file_ops.h>
@@ -211,8 +212,9 @@ class MemoryDisk : public ps::FileOps {
       if (!entry.file || entry.file->now == entry.file->durable) continue;
       File& file = *entry.file;
       if (kept == Kept::none) file.now = file.durable;
-      const size_t length = file.now.size();
-      if (in_part) file.now.resize(random.below(length + 1));
+      // Files grow at their end: what was synced is a beginning, and stays.
+      const size_t length = file.now.size(), synced = std::min(file.durable.size(), length);
+      if (in_part) file.now.resize(synced + random.below(length - synced + 1));
       if (kept == Kept::zeros) file.now.resize(length, '\0');
       file.durable = file.now;
     }

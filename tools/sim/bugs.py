@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 SHARD, STORE, GATE = "ps/param/shard.cc", "ps/param/shard_store.cc", "ps/param/consistency.cc"
+REPLICATION = "ps/control/replicated_store.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
 
@@ -27,7 +28,12 @@ BUGS = {
     ],
     # A server that was replaced goes on storing.
     "no_fence": [
-        (STORE, "if (newest_ && generation < *newest_)", 'if (newest_ && generation < *newest_ && !bug("no_fence"))')],
+        (STORE, "TROUPE_TRY(fence_.pass(generation));\n    events_.push_back(event);",
+         'if (!bug("no_fence")) TROUPE_TRY(fence_.pass(generation));\n    events_.push_back(event);')],
+    # A push is acknowledged before the replica has it (with --replication).
+    "ack_before_replica": [
+        (REPLICATION, "uint64_t safe() const override { return safe_; }",
+         'uint64_t safe() const override { return bug("ack_before_replica") ? appended_ : safe_; }')],
     # A push is acknowledged now and stored when the next one comes.
     "ack_before_store": [
         (SHARD, "if (promise(generation, e)) take(e, push);",

@@ -18,6 +18,7 @@
 #include <troupe/kernels/base/text.h>
 
 #include "bugs.h"
+#include "replication.h"
 #include "simulation.h"
 
 namespace {
@@ -28,14 +29,16 @@ struct Arguments {
   uint64_t first = 0, last = 0;
   int jobs = 1;
   bool trace = false;
+  bool replication = false;
   std::string bug;
   int64_t stop_after = 5;  ///< violations, of one job
 };
 
 constexpr const char* kUsage =
-    "troupe-sim --seeds A..B [--jobs N] [--trace] [--bug NAME] [--stop-after N]\n"
+    "troupe-sim --seeds A..B [--replication] [--jobs N] [--trace] [--bug NAME] [--stop-after N]\n"
     "Runs clusters of real actors in virtual time through the mishaps of each seed and checks what was promised.\n"
     "  --seeds A..B     both included; A alone is one seed\n"
+    "  --replication    a server, its replica and take-overs alone, without CAF\n"
     "  --jobs N         processes [1]\n"
     "  --trace          print every message, and run each seed twice\n"
     "  --bug NAME       with this fault in the actors (troupe-sim-bugs only)\n"
@@ -54,6 +57,8 @@ bool parse(int argc, char** argv, Arguments& a) {
     uint64_t count = 0;
     if (name == "--trace") {
       a.trace = true;
+    } else if (name == "--replication") {
+      a.replication = true;
     } else if (name == "--seeds") {
       const std::string_view seeds = value();
       const size_t dots = seeds.find("..");
@@ -88,8 +93,30 @@ struct Sum {
   int64_t seeds = 0, violating = 0, events = 0;
 };
 
+Sum run_replication(const Arguments& a, uint64_t first, volatile uint64_t& current) {
+  Sum sum;
+  for (uint64_t seed = first; seed <= a.last && sum.violating < a.stop_after; seed += static_cast<uint64_t>(a.jobs)) {
+    current = seed;
+    sim::ReplicationResult result = sim::simulate_replication(seed, a.trace ? 1'000'000 : 0);
+    ++sum.seeds;
+    sum.events += result.events;
+    if (!result.violation && seed % 50 == 0 && sim::simulate_replication(seed).hash != result.hash)
+      result.violation = "determinism: two runs of the seed differ";
+    if (a.trace) std::cout << result.trace;
+    if (!result.violation) continue;
+    ++sum.violating;
+    std::cout << cat("seed ", seed, " violates ", *result.violation, "\nlast events:\n",
+                     sim::simulate_replication(seed, 60).trace, "replay: build/troupe-sim",
+                     a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --replication --seeds ", seed, "..", seed,
+                     " --trace\n\n")
+              << std::flush;
+  }
+  return sum;
+}
+
 /// Every `jobs`-th seed from `first` on; `current` always holds the one that runs.
 Sum run(const Arguments& a, uint64_t first, volatile uint64_t& current) {
+  if (a.replication) return run_replication(a, first, current);
   Sum sum;
   for (uint64_t seed = first; seed <= a.last && sum.violating < a.stop_after; seed += static_cast<uint64_t>(a.jobs)) {
     current = seed;

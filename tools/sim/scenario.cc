@@ -215,6 +215,7 @@ Scenario make_scenario(uint64_t seed) {
   s.network = draw_network(random);
   s.heal_us = between(random, 50, 400) * kMs;
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
+  s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
   draw_mishaps(random, s);
   return s;
 }
@@ -258,7 +259,8 @@ std::string describe(const Scenario& s) {
               " of the steps), immediate scale ", scale_name(s.immediate_scale), ", shuffle ", s.shuffle,
               "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication, ", delay ",
               s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
-              " us on; impatience ", s.impatience, "\n");
+              " us on; impatience ", s.impatience, "\n  stores keep ", s.events_between_images,
+              " events before they want an image (0: all)\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
     if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server)

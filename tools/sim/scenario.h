@@ -46,6 +46,7 @@ struct Scenario {
   int64_t heal_us = 0;      ///< from here on the network is sound and no mishap begins
   double impatience = 0;    ///< probability that time goes on while actors still have mail
   bool all_reduce = false;  ///< some layer may be all-reduced: such a run does not outlive its workers
+  size_t events_between_images = 0;  ///< of the servers' stores; 0: none
   bool resumes = false;     ///< another run goes on from its last checkpoint
 
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }

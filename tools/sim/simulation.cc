@@ -52,6 +52,17 @@ class WatchedStore final : public ps::ShardStore {
     if (status) oracle_.stored(server_, event);
     return status;
   }
+  bool wants_image() const override { return store_->wants_image(); }
+  Status compact(ps::Generation generation, std::shared_ptr<const ps::ShardImage> image) override {
+    return store_->compact(generation, std::move(image));
+  }
+  uint64_t appended() const override { return store_->appended(); }
+  uint64_t safe() const override { return store_->safe(); }
+  Status commit() override { return store_->commit(); }
+  bool needs_commit() const override { return store_->needs_commit(); }
+  ps::Outbox say(bool again) override { return store_->say(again); }
+  void hear(const Envelope& from_replica) override { store_->hear(from_replica); }
+  bool full() const override { return store_->full(); }
 
  private:
   ps::ServerId server_;
@@ -109,7 +120,8 @@ class Simulation {
         seen_(std::variant_size_v<ps::Message>) {
     config_.set("scheduler.policy", caf::atom("testing"));
     wire_.on_delivery([this](const Envelope& e) { delivered(e); });
-    for (ps::ServerId s = 0; s < scenario.servers(); ++s) stores_.push_back(ps::make_memory_store());
+    for (ps::ServerId s = 0; s < scenario.servers(); ++s)
+      stores_.push_back(ps::make_memory_store(scenario.events_between_images));
     for (size_t w = 0; w < scenario.workers(); ++w) current_.push_back(std::make_shared<bool>(true));
     for (const Mishap& m : scenario.mishaps)
       if (m.after == std::variant_npos) agenda_.at(m.at_us, [this, &m] { befall(m); });

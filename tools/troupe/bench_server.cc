@@ -35,7 +35,8 @@ BenchServer::BenchServer(size_t workers, size_t parcels, int64_t elements)
   parts.options.self = kServer;
   parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
   parts.options.global_batch = static_cast<int64_t>(workers);
-  parts.shard = std::make_unique<ps::Shard>(parts.options, ps::make_null_store(), [](const ps::Slice& slice) {
+  parts.store = ps::make_null_store();
+  parts.shard = std::make_unique<ps::Shard>(parts.options, parts.store, [](const ps::Slice& slice) {
     return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
   });
   parts.transport = transport_;

@@ -1,0 +1,43 @@
+#include <troupe/actors/serving.h>
+
+namespace troupe {
+
+Serving::Serving(ServerParts parts)
+    : parts_(std::move(parts)), core_(parts_.options, std::move(parts_.shard), parts_.store) {}
+
+Serving::~Serving() { parts_.transport->detach(parts_.options.self); }
+
+bool Serving::take(const ps::EnvelopePtr& envelope, const caf::actor& self) {
+  if (std::holds_alternative<ps::Finish>(envelope->body)) return false;
+  send(core_.handle(*envelope));
+  commit(self);
+  return !core_.fenced();
+}
+
+bool Serving::committed(const Status& status, const caf::actor& self) {
+  send(core_.committed(status));
+  commit(self);
+  return !core_.fenced();
+}
+
+void Serving::tick(const caf::actor& self) {
+  send(core_.tick());
+  commit(self);
+}
+
+void Serving::send(ps::Outbox outbox) {
+  for (ps::Envelope& envelope : outbox) parts_.transport->send(std::move(envelope));
+}
+
+void Serving::commit(const caf::actor& self) {
+  if (!parts_.commits) {
+    while (core_.begin_commit()) send(core_.committed(core_.store().commit()));
+  } else if (core_.begin_commit()) {
+    if (!commits_) commits_ = parts_.commits();
+    commits_->submit([store = parts_.store, self] {
+      caf::anon_send(self, std::make_shared<const ServerControl>(CommitDone{store->commit()}));
+    });
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,56 @@
+#include <utility>
+
+#include <troupe/ps/param/holdings.h>
+
+namespace troupe::ps {
+namespace {
+
+ShardImage::Parcel image_of(ParcelId id, const HeldParcel& p) {
+  ShardImage::Parcel image{id, p.clock.steps(), p.version, p.updates, {}, {}, p.previous};
+  for (const auto& read : p.reads) image.reads.push_back({read.step, read.updates});
+  for (const auto& [worker, c] : p.pending)
+    image.pending.push_back({worker, c.samples, c.schedule_step, c.finite, c.gradients});
+  return image;
+}
+
+HeldParcel parcel_of(const ShardImage::Parcel& image) {
+  HeldParcel p;
+  p.clock = VectorClock(image.clock);
+  p.version = image.version;
+  p.updates = image.updates;
+  p.previous = image.previous;
+  for (const auto& read : image.reads) p.reads.push_back({read.step, read.updates});
+  for (const auto& part : image.pending)
+    p.pending[part.worker] = {part.samples, part.schedule_step, part.gradients, part.finite};
+  return p;
+}
+
+}  // namespace
+
+void Holdings::put_into(ShardImage& image) const {
+  for (const WorkerSlot& slot : workers)
+    image.workers.push_back(
+        {slot.window.high_water(), {slot.window.above().begin(), slot.window.above().end()}, slot.install_round});
+  for (const auto& [id, p] : parcels) image.parcels.push_back(image_of(id, p));
+  image.slices = state();
+}
+
+void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
+  *this = {};
+  layout = image.membership.layout;
+  const std::vector<Incarnation>& seated = image.membership.workers;
+  for (size_t w = 0; w < seated.size(); ++w) {
+    const ShardImage::Worker& from = image.workers[w];
+    workers.push_back({seated[w], {from.high_water, {from.above.begin(), from.above.end()}}, from.install_round});
+  }
+  for (const SliceState& s : image.slices)
+    slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, optimizer));
+  for (const ShardImage::Parcel& from : image.parcels) {
+    HeldParcel& p = parcels[from.id] = parcel_of(from);
+    for (WorkerId w = 0; w < seated.size(); ++w) p.clock.set_present(w, seated[w] != 0);
+    const auto& ids = layout->parcels[from.id].slices;
+    for (size_t i = 0; i < ids.size(); ++i) places[ids[i]] = {from.id, i};
+  }
+}
+
+}  // namespace troupe::ps
