@@ -3,8 +3,11 @@
 #include <troupe/actors/nan_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
+#include <troupe/ps/checkpoint/logged_store.h>
 #include <troupe/ps/config/checks.h>
+#include <troupe/ps/control/replicated_store.h>
 #include <troupe/ps/param/layer_names.h>
+#include <troupe/ps/wire/codec.h>
 
 namespace troupe {
 namespace {
@@ -99,6 +102,25 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
     source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
   return source;
+}
+
+void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, const std::string& folder, bool spread) {
+  parts.coordinator.servers_recover = config.checkpoint.durability == ps::Durability::logged;
+  parts.coordinator.replicas = spread && config.checkpoint.durability == ps::Durability::replicated;
+  if (config.checkpoint.durability == ps::Durability::logged) {
+    const auto sync = static_cast<ps::UpdateLogOptions::Sync>(config.checkpoint.log_sync);
+    parts.store = [folder, sync](ps::ServerId server) {
+      ps::UpdateLogOptions options;
+      options.folder = cat(folder, "/server-", server);
+      options.sync = sync;
+      const ps::EnvelopeCodec codec{
+          [](const ps::Envelope& envelope) { return ps::wire::pack(envelope, 0); },
+          [](std::span<const std::byte> block) { return ps::wire::unpack(block, ps::wire::DecodeLimits{}); }};
+      return ps::make_logged_store(ps::make_posix_files(), std::move(options), codec);
+    };
+  } else if (spread) {
+    parts.store = [](ps::ServerId server) { return ps::make_replicated_store({server}); };
+  }
 }
 
 Status Blueprint::resume(ClusterParts& parts, std::shared_ptr<const ps::Checkpoint> checkpoint) {

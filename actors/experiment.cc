@@ -76,10 +76,10 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   TROUPE_TRY(impl->resume());
   TROUPE_TRY(impl->read_recording());
   TROUPE_TRY(impl->plan_steps());
-  impl->spread();
   if (impl->options.cancelled && impl->options.cancelled())
     return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());
+  impl->spread();
   return std::unique_ptr<Experiment>(new Experiment(std::move(impl)));
 }
 
@@ -138,7 +138,15 @@ Status Experiment::Impl::plan_steps() {
 }
 
 void Experiment::Impl::spread() {
-  if (!options.spread) return;
+  // Named by the time, so that a run that goes on from a checkpoint never reads what came after that.
+  const std::string parent = config().checkpoint.log_folder.empty() ? folder_path + "/updates" : config().checkpoint.log_folder;
+  const std::string logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
+  Blueprint::keep_promises(parts, config(), logs, options.spread.has_value());
+  if (!options.spread) {
+    if (config().checkpoint.durability == ps::Durability::replicated)
+      notes.push_back("checkpoint.durability = replicated: there is no other node in a run of one process");
+    return;
+  }
   const ExperimentOptions::Spread& spread = *options.spread;
   parts.transport = spread.transport;
   parts.set_routes = spread.set_routes;
@@ -146,7 +154,9 @@ void Experiment::Impl::spread() {
   roster.nodes = spread.nodes;
   roster.config_hash = ps::config_hash(config());
   roster.welcome.run = spread.run;
-  roster.welcome.config = ps::resolved_toml(config());
+  ps::RunConfig told = config();
+  told.checkpoint.log_folder = logs;
+  roster.welcome.config = ps::resolved_toml(told);
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {

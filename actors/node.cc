@@ -72,8 +72,9 @@ void start(Self self, const ps::Spawn& order) {
   if (!self->state.spawned.insert(order.who).second) return;
   try {
     const caf::actor child = self->state.parts.spawn(order);
-    self->monitor(child);
-    self->state.watched.emplace(child.address(), order.who);
+    // A server that takes over is the actor that was its replica, and is watched already.
+    if (!self->state.watched.count(child.address())) self->monitor(child);
+    self->state.watched[child.address()] = order.who;
   } catch (const std::exception& e) {
     report_down(self, order.who, cat("it cannot be started: ", e.what()));
   }

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include <troupe/actors/server.h>
+#include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
 #include <troupe/kernels/collective/thread_group.h>
 #include <troupe/ps/transport/memory_transport.h>
@@ -33,11 +33,15 @@ Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(syst
 }
 
 caf::actor Workshop::make(const ps::Spawn& order) {
-  return order.who.role == ps::Role::server ? server(order) : worker(order.who);
+  switch (order.who.role) {
+    case ps::Role::server: return order.takes_over ? successor(order.who, *order.takes_over) : server(order);
+    case ps::Role::replica: return replica(order.who);
+    case ps::Role::worker: return worker(order.who);
+    default: throw std::runtime_error(cat("a node starts no ", order.who));
+  }
 }
 
-caf::actor Workshop::server(const ps::Spawn& order) {
-  const ps::Endpoint& who = order.who;
+ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
   ServerParts server;
   server.options.self = who;
   server.options.coordinator = parts_.coordinator.self;
@@ -47,6 +51,14 @@ caf::actor Workshop::server(const ps::Spawn& order) {
   server.options.needs_verdict = parts_.coordinator.clip_norm > 0 || parts_.coordinator.skip_non_finite;
   server.store = parts_.store(who.index);
   server.commits = [executor = parts_.executor, who] { return executor(who, "log"); };
+  server.transport = parts_.transport;
+  server.retry_interval = parts_.retry_interval;
+  return server;
+}
+
+caf::actor Workshop::server(const ps::Spawn& order) {
+  const ps::Endpoint& who = order.who;
+  ServerParts server = server_parts(who);
   if (order.image) {
     auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
     if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
@@ -60,9 +72,29 @@ caf::actor Workshop::server(const ps::Spawn& order) {
     });
   if (parts_.replay && who.index < parts_.replay->events.size())
     server.shard->replay(parts_.replay->events[who.index]);
-  server.transport = parts_.transport;
-  server.retry_interval = parts_.retry_interval;
   return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
+}
+
+caf::actor Workshop::replica(const ps::Endpoint& who) {
+  ReplicaParts replica;
+  replica.options.self = who;
+  replica.options.shard = server_parts({ps::Role::server, who.index, 1}).options;
+  replica.options.initial = parts_.initial;
+  replica.transport = parts_.transport;
+  replica.retry_interval = parts_.retry_interval;
+  replica.successor = [this](const ps::Endpoint& server) { return server_parts(server); };
+  const ServerActor actor = spawn_replica(system_, std::move(replica));
+  replicas_[who] = actor;
+  return caf::actor_cast<caf::actor>(actor);
+}
+
+caf::actor Workshop::successor(const ps::Endpoint& who, const ps::Endpoint& replica) {
+  const auto found = replicas_.find(replica);
+  if (found == replicas_.end()) throw std::runtime_error(cat("its ", replica, " is not here"));
+  const ServerActor actor = found->second;
+  replicas_.erase(found);
+  take_over(actor, who, *parts_.transport);
+  return caf::actor_cast<caf::actor>(actor);
 }
 
 caf::actor Workshop::worker(const ps::Endpoint& who) {

@@ -1,9 +1,11 @@
 #pragma once
+#include <map>
 #include <memory>
 
 #include <caf/all.hpp>
 
 #include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/server.h>
 
 namespace troupe {
 
@@ -13,18 +15,23 @@ class Workshop {
   /// Empty parts get their defaults.
   Workshop(caf::actor_system& system, ClusterParts parts);
 
-  /// A server or worker for the slot that `order` names. What the parts make may throw.
+  /// A server, worker or replica for the slot that `order` names; a server that takes over is the actor that was its
+  /// replica. What the parts make may throw.
   caf::actor make(const ps::Spawn& order);
 
   const ClusterParts& parts() const { return parts_; }
 
  private:
+  ServerParts server_parts(const ps::Endpoint& who) const;
   caf::actor server(const ps::Spawn& order);
+  caf::actor successor(const ps::Endpoint& who, const ps::Endpoint& replica);
+  caf::actor replica(const ps::Endpoint& who);
   caf::actor worker(const ps::Endpoint& who);
   void check_layers(const ps::Endpoint& who, const GradientSource& source) const;
 
   caf::actor_system& system_;
   ClusterParts parts_;
+  std::map<ps::Endpoint, ServerActor> replicas_;  ///< made here, and not taken over yet
 };
 
 /// What is missing in `parts`, as cluster_parts.h says. Idempotent.

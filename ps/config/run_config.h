@@ -62,11 +62,18 @@ struct ServersSection {
   ImmediateScale immediate_scale = ImmediateScale::samples;
 };
 
+/// What an acknowledged push survives (ps/param/shard_store.h).
+enum class Durability : uint8_t { checkpoint, logged, replicated };
+/// UpdateLogOptions::Sync, in its order.
+enum class LogSync : uint8_t { each, interval, never };
+
 struct CheckpointSection {
   int64_t every_steps = 0;
   int64_t keep = 3;
   bool at_end = true;
-  std::string durability = "checkpoint";
+  Durability durability = Durability::checkpoint;
+  std::string log_folder;
+  LogSync log_sync = LogSync::interval;
 };
 
 struct NetworkSection {

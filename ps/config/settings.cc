@@ -377,11 +377,22 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "Save the run when it ends or is interrupted."},
       {.key = "checkpoint.durability",
-       .field = AT(checkpoint.durability),
+       .field = ENUM_AT(checkpoint.durability),
        .unit = "",
-       .why = "What an acknowledged push survives; with checkpoint, what came after the last one is lost "
-              "when a server dies.",
-       .choices = {"checkpoint"}},
+       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint), the death of its server's "
+              "process (logged, on the server's disk), or the loss of its host (replicated, on another node).",
+       .choices = {"checkpoint", "logged", "replicated"}},
+      {.key = "checkpoint.log_folder",
+       .field = AT(checkpoint.log_folder),
+       .unit = "folder",
+       .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ in "
+              "the run's folder."},
+      {.key = "checkpoint.log_sync",
+       .field = ENUM_AT(checkpoint.log_sync),
+       .unit = "",
+       .why = "When logs are written through to the disk, for power cuts: before each acknowledgement (each), ten times a "
+              "second (interval), or when the system likes (never). The death of a process loses nothing either way.",
+       .choices = {"each", "interval", "never"}},
 
       {.key = "elastic.max_restarts",
        .field = AT(elastic.max_restarts),

@@ -81,10 +81,6 @@ class Mistakes(Case):
                      "error: train.batch_size = 2 (x.toml:1) leaves some of the workers without a sample, "
                      "parallel.workers = 4 (x.toml:2): use a batch of at least 4 or fewer workers")
 
-    def test_durability_that_is_not_there_is_refused(self):
-        self.refused("checkpoint.durability = \"logged\"\n",
-                     "error: x.toml:1:25: checkpoint.durability = \"logged\": not available; there is only checkpoint")
-
     def test_a_misspelled_variable_is_not_ignored(self):
         self.refused("", "error: environment (TROUPE_TRAIN_EPOCHS): unknown; did you mean TROUPE_TRAIN__EPOCHS?",
                      environment={"TROUPE_TRAIN_EPOCHS": "3"})

@@ -258,11 +258,6 @@ BOOST_AUTO_TEST_CASE(AnUnknownChoiceListsTheChoices) {
              "x.toml:1:19: update.mode = \"bsp\": must be one of all_reduce, sync, ssp, async");
 }
 
-BOOST_AUTO_TEST_CASE(DurabilityThatIsNotThereIsRefused) {
-  BOOST_TEST(error_of("checkpoint.durability = \"replicated\"") ==
-             "x.toml:1:25: checkpoint.durability = \"replicated\": not available; there is only checkpoint");
-}
-
 BOOST_AUTO_TEST_CASE(AKeySetTwiceIsASyntaxErrorWithItsPlace) {
   const std::string error = error_of("[train]\nepochs = 3\nepochs = 4\n");
   BOOST_TEST(error.starts_with("x.toml:3:"), error);
