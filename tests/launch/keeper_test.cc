@@ -142,11 +142,17 @@ BOOST_AUTO_TEST_CASE(UnderFailTheFirstLossEndsTheRunWithItsCode) {
   BOOST_TEST(run.keeper.exit_code() == 137);
 }
 
-BOOST_AUTO_TEST_CASE(ANodeThatRefusedItsArgumentsIsNotStartedAgain) {
+BOOST_AUTO_TEST_CASE(ANodeThatCannotJoinIsNotStartedAgain) {
   Run run(options(1));
   BOOST_TEST(run.ended(0, by_exit(2), 100) == "");
   BOOST_TEST((run.done() == Incident::Done::ended_the_run));
   BOOST_TEST(run.keeper.exit_code() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(ANodeThatIsTurnedOutLaterMayComeAgain) {
+  Run run(options(1));
+  run.keeper.joined(0);
+  BOOST_TEST(run.ended(0, by_exit(2), 9000) == "again 0");
 }
 
 BOOST_AUTO_TEST_CASE(ANodeThatLeavesWithZeroIsNotMissed) {
@@ -239,16 +245,41 @@ BOOST_AUTO_TEST_CASE(AHostThatDoesNotAnswerEndsTheRun) {
   BOOST_TEST(keeper.exit_code() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(ANodeThatCannotBeStartedEndsTheRunWithItsCode) {
+  Keeper keeper(options(1));
+  keeper.begin(Moment{0});
+  keeper.announced(Moment{10});
+  BOOST_TEST(text(keeper.ended(0, by_exit(255), Moment{20})) == "");
+  BOOST_TEST(keeper.exit_code() == 255);
+}
+
 BOOST_AUTO_TEST_CASE(WithoutACoordinatorTheNodesEndsAreTheJobs) {
   KeeperOptions alone = options(1, OnLoss::restart, 1);
   alone.coordinator = false;
   alone.nodes_elsewhere = 3;
   Keeper keeper(alone);
   BOOST_TEST(text(keeper.begin(Moment{0})) == "start 0");
+  keeper.answered(0);
   BOOST_TEST(text(keeper.ended(0, by_signal(9), Moment{9000})) == "again 0");
   keeper.ended(0, by_exit(0), Moment{9900});
   BOOST_TEST(keeper.finished());
   BOOST_TEST(keeper.exit_code() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(ANodeWithoutItsCoordinatorIsAskedOnlyWhenTheRunGoesOn) {
+  KeeperOptions alone = options(1);
+  alone.coordinator = false;
+  alone.nodes_elsewhere = 3;
+  alone.grace = Moment{900};
+  Keeper keeper(alone);
+  keeper.begin(Moment{0});
+  keeper.answered(0);
+  BOOST_TEST(text(keeper.interrupted(Moment{100})) == "");
+  BOOST_TEST(text(keeper.tick(Moment{399})) == "");
+  BOOST_TEST(text(keeper.tick(Moment{400})) == "ask 0");
+  BOOST_TEST(text(keeper.tick(Moment{1000})) == "kill 0");
+  keeper.ended(0, by_signal(9), Moment{1001});
+  BOOST_TEST(keeper.exit_code() == 130);
 }
 
 BOOST_AUTO_TEST_CASE(ANodeDroppedHereLeavesTheRunToThoseElsewhere) {

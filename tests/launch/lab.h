@@ -1,12 +1,12 @@
 #pragma once
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -121,6 +121,13 @@ class Lab {
   Words coordinator_, recovered_;
   std::vector<Words> nodes_;
 };
+
+/// Waits for the end of a process.
+inline Ending ending_of(Child& child) {
+  pollfd ended{child.ended_fd(), POLLIN, 0};
+  ::poll(&ended, 1, 10000);
+  return child.reap();
+}
 
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

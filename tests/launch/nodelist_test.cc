@@ -45,6 +45,7 @@ BOOST_AUTO_TEST_CASE(WhatDoesNotParseIsRefusedWithItsPlace) {
 BOOST_AUTO_TEST_CASE(AListOfTooManyTakesNoMemory) {
   for (const char* text : {"n[0-999999999]", "n[0-999]m[0-999]", "n[0-65535],m", "n[0-999999999999999999]"})
     BOOST_TEST(expanded(text).ends_with("stands for more than 65536 hosts"), text);
+  BOOST_TEST(!expand_nodelist("[0-65535][1][1][1][1][1][1][1][1]"));
   BOOST_TEST(expand_nodelist("n[0-65535]")->size() == kMostNodes);
 }
 

@@ -6,6 +6,7 @@
 #include <tools/launch/incident.h>
 #include <tools/launch/line_splitter.h>
 #include <tools/launch/output.h>
+#include <tools/launch/run_facts.h>
 #include <tools/launch/run_logs.h>
 
 using namespace troupe;
@@ -110,6 +111,16 @@ BOOST_AUTO_TEST_CASE(TheTableIsInOrderAndAligned) {
              "1.5 s   node 1       alpha  12   signal 9 (Killed)  started again\n"
              "    | last words\n"
              "62.0 s  coordinator  b      -    did not answer     ended the run\n");
+}
+
+BOOST_AUTO_TEST_CASE(TheRunsOwnFactsAreThoseOfItsSummary) {
+  test::TempFolder folder;
+  BOOST_TEST(run_facts(folder.path()) == "");
+  folder.write("summary.json",
+               R"({"steps": 512, "outcome": "finished", "error": null, "updates_lost": 0, "layers": []})");
+  BOOST_TEST(run_facts(folder.path()) == "the run: finished; last step 512; updates lost: 0");
+  folder.write("summary.json", "{");
+  BOOST_TEST(run_facts(folder.path()) == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,32 +1,44 @@
 #include "interrupts.h"
 
-#include <sys/signalfd.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#include <troupe/kernels/base/check.h>
 
 namespace troupe::launch {
 
 Interrupts::Interrupts() {
-  sigset_t ours;
-  ::sigemptyset(&ours);
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  TROUPE_CHECK(::pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) == 0, std::strerror(errno));
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
     struct sigaction action {};
-    ::sigaction(number, nullptr, &action);
-    if (number != SIGHUP || action.sa_handler != SIG_IGN) ::sigaddset(&ours, number);
+    action.sa_handler = [](int) {
+      const int saved = errno;
+      const ssize_t written = ::write(pipe_[1], "i", 1);
+      (void)written;  // a full pipe holds enough of them
+      errno = saved;
+    };
+    if (kSignals[i] == SIGPIPE || (kSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN))
+      action.sa_handler = SIG_IGN;
+    ::sigaction(kSignals[i], &action, nullptr);
   }
-  ::sigprocmask(SIG_BLOCK, &ours, &before_);
-  pipe_before_ = ::signal(SIGPIPE, SIG_IGN);
-  fd_ = FileDescriptor(::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 Interrupts::~Interrupts() {
-  while (take()) {
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+  for (int& end : pipe_) {
+    ::close(end);
+    end = -1;
   }
-  ::signal(SIGPIPE, pipe_before_);
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
 bool Interrupts::take() {
-  signalfd_siginfo info;
-  return ::read(fd_.get(), &info, sizeof info) == sizeof info;
+  char byte;
+  return ::read(pipe_[0], &byte, 1) == 1;
 }
 
 }  // namespace troupe::launch

@@ -1,12 +1,10 @@
 #pragma once
 #include <signal.h>
 
-#include <troupe/kernels/base/file_descriptor.h>
-
 namespace troupe::launch {
 
 /// SIGINT, SIGTERM and SIGHUP as something to poll for, as long as this lives; a SIGHUP that was ignored (nohup) stays
-/// so. SIGPIPE is ignored. One a process, made before there are threads.
+/// so. SIGPIPE is ignored. One a process at a time, as signals are.
 class Interrupts {
  public:
   Interrupts();
@@ -14,14 +12,14 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  int fd() const { return fd_.get(); }  ///< readable when one has come
+  int fd() const { return pipe_[0]; }  ///< readable when one has come
   /// Takes one of those that have come; false: none.
   bool take();
 
  private:
-  sigset_t before_;
-  void (*pipe_before_)(int);
-  FileDescriptor fd_{-1};
+  static constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+  static inline int pipe_[2] = {-1, -1};  // a handler can only write to a pipe
+  struct sigaction before_[4];
 };
 
 }  // namespace troupe::launch

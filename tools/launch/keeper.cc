@@ -48,11 +48,15 @@ Keeper::Effects Keeper::announced(Moment now) {
 
 void Keeper::answered(int index) {
   if (process(index).state == State::starting) process(index).state = State::up;
+  process(index).answered = true;
 }
+
+void Keeper::joined(int index) { process(index).joined = true; }
 
 void Keeper::start(int index, bool again, Moment now, Effects& out) {
   process(index).state = State::starting;
   process(index).since = now;
+  process(index).joined = false;
   out.push_back({Kind::start, index, again});
 }
 
@@ -83,8 +87,8 @@ void Keeper::coordinator_ended(Incident& incident, Moment now, Effects& out) {
 
 void Keeper::node_ended(int index, Incident& incident, Moment now, Effects& out) {
   process(index).state = State::gone;
-  const bool refused = !incident.ending.by_signal && incident.ending.code == kRefused;
-  if (!incident.what.empty() || refused) {
+  const bool refused = !incident.ending.by_signal && incident.ending.code == kRefused && !process(index).joined;
+  if (!incident.what.empty() || refused || !process(index).answered) {
     give_up(incident, now);
   } else if (!incident.ending.ok()) {
     replace_or_give_up(index, incident, now, out);
@@ -166,10 +170,13 @@ Keeper::Effects Keeper::interrupted(Moment now) {
   Effects out;
   const bool second = interrupted_;
   interrupted_ = true;
-  end_run(std::nullopt, now + options_.grace);
+  // Whoever interrupts all launchers of a job at once, as Slurm does, interrupts the coordinator too, and its nodes need
+  // not leave one by one; where this one alone is meant, its node does.
+  const bool others_decide = !options_.coordinator && options_.nodes_elsewhere > 0;
+  end_run(others_decide && !second ? std::optional(now + options_.grace / 3) : std::nullopt, now + options_.grace);
   if (second) {
     kill_all(out);
-  } else {
+  } else if (!others_decide) {
     ask(out);
   }
   return out;

@@ -28,7 +28,7 @@ struct KeeperOptions {
 ///     begin -> [starting] --announced--> [running] --coordinator ended, interrupted, a loss too many--> [ending]
 ///
 /// A coordinator that ends by itself has decided how the run ends; one that a signal ends is started again, and nodes go
-/// on meanwhile. A node that ends with 0 has left; with 2 it refused its arguments, and would do so again.
+/// on meanwhile. A node that ends with 0 has left; one that ends with 2 before it has joined cannot, and could not again.
 class Keeper {
  public:
   static constexpr int kCoordinator = -1;
@@ -46,8 +46,10 @@ class Keeper {
   Effects begin(Moment now);
   /// The coordinator listens, for the first time or again.
   Effects announced(Moment now);
-  /// A process that is counted as started only once its host answers (see `starting`) did.
+  /// The node's host has started it. One that ends without this when it is started first cannot be started.
   void answered(int process);
+  /// The coordinator has welcomed the node.
+  void joined(int process);
   /// `incident` says who, where and how; its `done` is decided here.
   Effects ended(int process, Incident incident, Moment now);
   /// SIGINT, SIGTERM: the first asks, the second kills.
@@ -70,7 +72,9 @@ class Keeper {
     Moment since{};  ///< waiting: until then
     int quick_ends = 0;
     bool asked = false;
-    std::string given_up;  ///< why
+    bool answered = false;  ///< once
+    bool joined = false;    ///< since it was last started
+    std::string given_up;   ///< why
   };
 
   Process& process(int index) { return processes_[static_cast<size_t>(index + 1)]; }

@@ -10,6 +10,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+constexpr int kMostBrackets = 8;  // of one name; Slurm itself takes fewer
+
 std::string padded(uint64_t number, size_t width) {
   std::string text = std::to_string(number);
   return text.size() < width ? std::string(width - text.size(), '0') + text : text;
@@ -44,9 +46,11 @@ class Parser {
   Result<Names> entry() {
     if (at_end_of_entry()) return wrong("a host's name is missing");
     Names names{""};
+    int brackets_so_far = 0;
     while (!at_end_of_entry()) {
       Names next{""};
       if (text_[at_] == '[') {
+        if (++brackets_so_far > kMostBrackets) return wrong(cat("a name with more than ", kMostBrackets, " brackets"));
         auto numbers = brackets();
         if (!numbers) return numbers;
         next = std::move(*numbers);

@@ -16,13 +16,16 @@
 #include "interrupts.h"
 #include "output.h"
 #include "process_output.h"
+#include "run_facts.h"
 #include "run_logs.h"
+#include "ssh.h"
 
 namespace troupe::launch {
 namespace {
 
 constexpr int kCoordinator = Keeper::kCoordinator;
-constexpr Moment kLook{20};  // between looks for the announcement
+constexpr Moment kLook{20};            // between looks for the announcement,
+constexpr Moment kLookForFolder{500};  // and for a run folder that another launcher's coordinator makes
 
 std::string host_name() {
   char name[256] = {};
@@ -49,12 +52,13 @@ class Supervisor {
         output_(options.out_fd, options.err_fd) {
     if (plan.coordinator.argv.empty()) {
       announcement_ = Announcement{plan.address, plan.logs_folder};
-      open_logs(plan.logs_folder);
     }
     add_process("coordinator", "coordinator", "", host_name(), false);
     for (const NodePlan& node : plan.nodes) {
       const std::string number = std::to_string(node.place);
       add_process("node " + number, number, cat("[node ", number, "] "), node.host, node.remote);
+      const int index = static_cast<int>(processes_.size()) - 2;
+      processes_.back().output->filter = [this, index](std::string_view line) { return take_line(index, line); };
     }
   }
 
@@ -79,6 +83,7 @@ class Supervisor {
   void say(const std::string& text) { output_.line(Stream::err, "launch: ", text); }
 
   void open_logs(const std::string& folder) {
+    logs_opened_ = true;
     if (const auto opened = logs_.open(folder); !opened) say("warning: " + opened.error().message);
   }
 
@@ -129,15 +134,18 @@ class Supervisor {
     p.child.emplace(std::move(*child));
     guard_.watch(p.child->pid(), p.child->ended_fd());
     if (again) say(cat(p.name, " started again"));
-    if (p.remote) {
-      p.output->filter = [this, index](std::string_view line) { return take_pid(index, line); };
-    } else {
+    if (!p.remote) {
       p.pid = p.child->pid();
       if (index != kCoordinator) keeper_.answered(index);
     }
   }
 
-  /// A remote process says its number before anything else.
+  /// What a node's line says to the launcher; true: nobody else wants to see it.
+  bool take_line(int index, std::string_view line) {
+    if (line.starts_with(kJoined)) keeper_.joined(index);
+    return process(index).remote && take_pid(index, line);
+  }
+
   bool take_pid(int index, std::string_view line) {
     Process& p = process(index);
     if (p.pid != 0 || !line.starts_with(kPidMarker)) return false;
@@ -169,6 +177,7 @@ class Supervisor {
     for (size_t i = 0; i < sources.size(); ++i)
       if (polls[i + 2].revents != 0) handle(sources[i]);
     look_for_announcement();
+    look_for_run_folder();
     carry_out(keeper_.tick(now()));
     output_.write_ready();
   }
@@ -177,6 +186,7 @@ class Supervisor {
     const auto next = keeper_.next();
     Moment wait = next ? std::max(Moment{0}, *next - now()) : Moment{60000};
     if (awaited_) wait = std::min(wait, kLook);
+    if (!logs_opened_) wait = std::min(wait, kLookForFolder);
     return static_cast<int>(std::min(wait, Moment{60000}).count()) + 1;
   }
 
@@ -219,11 +229,12 @@ class Supervisor {
       p.output->end(stream);
     }
     if (index == kCoordinator) look_for_announcement();
+    const Ending ending = p.child->reap();
     Incident incident{.at = now(),
                       .who = p.name,
                       .host = p.host,
                       .pid = p.pid,
-                      .ending = p.child->reap(),
+                      .ending = p.remote ? remote_ending(ending) : ending,
                       .stderr_lines = p.output->take_last_lines()};
     p.child.reset();
     if (index == kCoordinator) awaited_ = false;
@@ -249,12 +260,20 @@ class Supervisor {
     carry_out(keeper_.announced(now()));
   }
 
+  /// Never before the coordinator has made it: it wants an empty one.
+  void look_for_run_folder() {
+    if (logs_opened_ || plan_.logs_folder.empty()) return;
+    if (::access((plan_.logs_folder + "/config.resolved.toml").c_str(), F_OK) == 0) open_logs(plan_.logs_folder);
+  }
+
   void show_incidents() {
     output_.line(Stream::err, "", "");
     output_.line(Stream::err, "", "What happened, first to last:");
     const std::string table = incident_table(keeper_.incidents());
     LineSplitter lines(Output::room("  "));
     lines.feed(table, [this](std::string_view line, bool) { output_.line(Stream::err, "  ", line); });
+    const std::string facts = announcement_ ? run_facts(announcement_->run_folder) : "";
+    if (!facts.empty()) output_.line(Stream::err, "", facts);
     if (!logs_.folder().empty())
       output_.line(Stream::err, "", cat("The whole of what each process wrote: ", logs_.folder()));
   }
@@ -269,7 +288,7 @@ class Supervisor {
   RunLogs logs_;
   std::optional<Announcement> announcement_;
   std::vector<Process> processes_;
-  bool awaited_ = false, interrupted_ = false;
+  bool awaited_ = false, interrupted_ = false, logs_opened_ = false;
 };
 
 }  // namespace

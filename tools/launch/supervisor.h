@@ -25,7 +25,7 @@ struct LaunchPlan {
   Command coordinator;        ///< argv empty: another launcher has it
   std::string announce_file;  ///< which the coordinator makes, whole, when it listens
   std::string address;        ///< of a coordinator that another launcher has
-  std::string logs_folder;    ///< where RunLogs makes logs/ without a coordinator of our own; empty: in its run folder
+  std::string logs_folder;    ///< its run folder, where the logs go as soon as it is there; empty: there are none
   std::function<Command(const Announcement&)> recover;  ///< the coordinator, started again
   std::vector<NodePlan> nodes;
   std::function<Command(const NodePlan&, const std::string& address)> node;
@@ -37,6 +37,9 @@ struct SupervisorOptions {
   int out_fd = 1, err_fd = 2;
   Moment guard_patience{8000};  ///< longer than kDrainTime
 };
+
+/// A node writes this in a line of its own, and then its number, when the coordinator has welcomed it.
+inline constexpr std::string_view kJoined = "joined as ";
 
 /// A remote process writes this and its number, in a line of its own, before it becomes `troupe`.
 inline constexpr std::string_view kPidMarker = "troupe-process ";
