@@ -158,8 +158,6 @@ struct Assign {
   Result<size_t> choice_of(const std::string& text) const {
     const auto found = std::find(setting.choices.begin(), setting.choices.end(), text);
     if (found != setting.choices.end()) return static_cast<size_t>(found - setting.choices.begin());
-    if (setting.choices.size() == 1)
-      return refuse(setting, value, cat("not available; there is only ", setting.choices[0]));
     return refuse(setting, value, "must be one of " + choices_text(setting));
   }
 };

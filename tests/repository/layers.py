@@ -36,7 +36,7 @@ LIBRARIES = [
 
 # C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
 SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
-                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|unistd)\.h")
+                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|unistd)\.h")
 
 # Folders whose headers are not installed, so that they may name a library.
 INTERNAL = {"cpu", "cuda", "nccl", "internal"}

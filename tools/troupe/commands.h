@@ -1,5 +1,6 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 void add_check(CLI::App& app, int& exit_code);
 void add_config(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
+void add_launch(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
 void add_keys(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
@@ -27,6 +29,8 @@ struct ConfigArguments {
   std::vector<std::string> overrides;
 };
 void add_config_arguments(CLI::App& command, ConfigArguments& arguments);
+/// The variables of this process.
+std::map<std::string, std::string> environment();
 /// File, environment and command line. Warnings go to standard error.
 troupe::Result<troupe::ps::LoadedConfig> load(const ConfigArguments& arguments);
 

@@ -7,8 +7,6 @@
 
 using namespace troupe;
 
-namespace {
-
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> variables;
   for (char** entry = ::environ; *entry; ++entry) {
@@ -18,8 +16,6 @@ std::map<std::string, std::string> environment() {
   }
   return variables;
 }
-
-}  // namespace
 
 void add_config_arguments(CLI::App& command, ConfigArguments& arguments) {
   command.add_option("CONFIG", arguments.path, "TOML file that says what to train and how; see configs/")->required();

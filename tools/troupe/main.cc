@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
   app.failure_message(failure_text);
   int exit_code = kOk;
   add_train(app, exit_code);
+  add_launch(app, exit_code);
   add_check(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);

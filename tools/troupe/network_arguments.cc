@@ -1,5 +1,7 @@
 #include "network_arguments.h"
 
+#include <tools/launch/death_pipe.h>
+
 #include <random>
 
 using namespace troupe;
@@ -15,6 +17,10 @@ void add_network_arguments(CLI::App& command, NetworkArguments& arguments, bool 
         .add_option("--advertise", arguments.advertise,
                     "HOST or HOST:PORT that peers are told instead, where they reach this process by another")
         ->type_name("ADDRESS");
+    command
+        .add_option("--death-fd", arguments.death_fd,
+                    "For launchers: a pipe's read end. When it closes this process drains, and ends within 5 s")
+        ->type_name("N");
   }
   command.add_option("--keys", arguments.keys, "Folder with the run's keys, made by troupe keys")->type_name("DIR");
   command.add_flag("--insecure-network", arguments.insecure,
@@ -35,6 +41,10 @@ Result<ps::NetworkOptions> network_options(const NetworkArguments& arguments, co
   if (!keys) return tl::unexpected<Error>(keys.error());
   options.keys = std::make_shared<const ps::Keys>(std::move(*keys));
   return options;
+}
+
+Status tie_to_launcher(const NetworkArguments& arguments) {
+  return arguments.death_fd < 0 ? Status() : launch::end_when_closed(arguments.death_fd);
 }
 
 std::string full_address(const std::string& address) {

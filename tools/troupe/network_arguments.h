@@ -11,16 +11,20 @@
 struct NetworkArguments {
   std::string listen;
   std::string advertise;
-  std::string keys;          ///< folder; empty: none
+  std::string keys;  ///< folder; empty: none
   bool insecure = false;
+  int death_fd = -1;  ///< read end of a launcher's death pipe; -1: nobody's
 };
-/// --listen, --advertise, --keys and --insecure-network. `listens` false: only the last two.
+/// --listen, --advertise, --death-fd, --keys and --insecure-network. `listens` false: only the last two.
 void add_network_arguments(CLI::App& command, NetworkArguments& arguments, bool listens = true);
 
 /// With the keys of `role` ("coordinator", "node", "client") and the limits of `[network]`; callbacks and `home` are
 /// the caller's to fill in.
 troupe::Result<troupe::ps::NetworkOptions> network_options(const NetworkArguments& arguments, const std::string& role,
                                                            const troupe::ps::NetworkSection& limits);
+
+/// From now on this process ends when its launcher does, if it has one.
+troupe::Status tie_to_launcher(const NetworkArguments& arguments);
 
 /// "tcp://HOST:PORT" of "HOST:PORT"; other addresses as they are.
 std::string full_address(const std::string& address);

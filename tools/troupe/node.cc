@@ -1,3 +1,4 @@
+#include <tools/launch/supervisor.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -71,14 +72,17 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome) {
   if (welcome.resume_from.empty()) return parts;
   auto checkpoint = ps::Checkpoint::open_verified(ps::make_posix_files(), welcome.resume_from);
   if (!checkpoint)
-    return fail(cat("the run goes on from ", welcome.resume_from, ", which this host cannot read (nodes that take "
-                    "servers need it; use a shared file system, or --takes workers)"), checkpoint.error());
+    return fail(cat("the run goes on from ", welcome.resume_from,
+                    ", which this host cannot read (nodes that take "
+                    "servers need it; use a shared file system, or --takes workers)"),
+                checkpoint.error());
   auto resumed = Blueprint::resume(parts, std::make_shared<const ps::Checkpoint>(std::move(*checkpoint)));
   if (!resumed) return tl::unexpected<Error>(resumed.error());
   return parts;
 }
 
 int node(const NodeArguments& arguments) {
+  if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
   std::string hash;
   ps::NetworkSection limits;
   if (!arguments.config.path.empty()) {
@@ -104,7 +108,7 @@ int node(const NodeArguments& arguments) {
   parts.welcomed = [network](const ps::Welcome& welcome) {
     network->set_run(welcome.run);
     network->set_self(welcome.node.index);
-    std::cout << "joined as " << welcome.node << std::endl;
+    std::cout << launch::kJoined << welcome.node << std::endl;
   };
   parts.set_routes = [network](const ps::Routes& routes) { network->set_routes(routes); };
   parts.measure = [network] {

@@ -13,7 +13,7 @@
 
 #include "commands.h"
 #include "interrupts.h"
-#include "network_arguments.h"
+#include "launching.h"
 
 using namespace troupe;
 
@@ -23,6 +23,7 @@ constexpr const char* kFooter = R"(
 Examples:
   troupe train configs/fashion_mnist.toml
   troupe train configs/sync.toml --set train.epochs=1 --set parallel.workers=4 --run-dir /tmp/first
+  troupe train configs/sync.toml --set parallel.workers=4 --processes 4
   troupe train configs/async.toml --set debug.record=true --run-dir /tmp/recorded
   troupe train --replay /tmp/recorded
   troupe train --resume /tmp/first --set train.epochs=2
@@ -44,6 +45,8 @@ struct TrainArguments {
   NetworkArguments network;  ///< with `listen`, other processes make up the run
   int64_t nodes = 0;
   std::string announce;
+  int64_t processes = 0;  ///< of this machine that make up the run; 0: this one alone
+  LaunchArguments launch;
 };
 
 /// Progress on standard output, the log's lines on standard error, neither in the middle of the other.
@@ -136,7 +139,8 @@ Result<ps::LoadedConfig> load_for(const TrainArguments& arguments) {
   if (config.path.empty() && run.empty())
     return fail(ErrorKind::invalid, "troupe train needs a CONFIG (or --resume RUN, or --replay RUN)");
   if (!run.empty() && !std::filesystem::is_directory(run, ignored))
-    return fail(ErrorKind::missing, cat(option, run, ": there is no such folder; name a run's, as in runs/NAME-<time>"));
+    return fail(ErrorKind::missing,
+                cat(option, run, ": there is no such folder; name a run's, as in runs/NAME-<time>"));
   if (config.path.empty()) {
     config.path = run + "/config.resolved.toml";
     if (!std::filesystem::exists(config.path, ignored))
@@ -173,11 +177,29 @@ Status announce(const TrainArguments& arguments, const std::string& address, con
 /// Whatever kind of error it is, nothing was begun.
 int report_not_begun(const Error& error) { return report(error) == kInterrupted ? kInterrupted : kBadUsage; }
 
+/// In several processes, which this one starts and watches.
+int train_in_processes(const TrainArguments& arguments, const ps::RunConfig& config) {
+  if (arguments.nodes > 0 || !arguments.options.replay.empty())
+    return report({ErrorKind::invalid, "--processes excludes --nodes and --replay"});
+  LaunchArguments launch = arguments.launch;
+  launch.config = arguments.config;
+  launch.run_dir = arguments.options.run_dir;
+  launch.resume = arguments.options.resume;
+  launch.network = arguments.network;
+  auto prepared = prepare_launch(launch, config);
+  if (!prepared) return report(prepared.error());
+  return run_launch(std::move(*prepared), launch.dry_run, [&](const launch::LaunchRequest& request) {
+    return launch::plan_here(request, static_cast<int>(arguments.processes));
+  });
+}
+
 int train(TrainArguments arguments) {
+  if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
   if (!arguments.options.resume.empty() && !arguments.options.replay.empty())
     return report({ErrorKind::invalid, "--resume and --replay exclude each other"});
   const auto config = load_for(arguments);
   if (!config) return report(config.error());
+  if (arguments.processes > 0) return train_in_processes(arguments, config->config);
 
   Console console;
   Stop stop(console);
@@ -203,8 +225,7 @@ int train(TrainArguments arguments) {
   if (network) {
     const std::string address = network->address().address;
     if (auto told = announce(arguments, address, experiment->folder()); !told) return report_not_begun(told.error());
-    console.line(cat("waiting for ", arguments.nodes, " nodes: troupe node --join ",
-                     address));
+    console.line(cat("waiting for ", arguments.nodes, " nodes: troupe node --join ", address));
   }
   console.begin(experiment->first_step());
   stop.attach(experiment.get());
@@ -219,21 +240,25 @@ int train(TrainArguments arguments) {
 }  // namespace
 
 void add_train(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("train", "Train what a config describes, in this process");
+  CLI::App* command =
+      app.add_subcommand("train", "Train what a config describes, in this process or some of this machine");
   command->footer(kFooter);
   auto arguments = std::make_shared<TrainArguments>();
   add_config_arguments(*command, arguments->config);
   command->get_option("CONFIG")->required(false);
-  command->add_option("--run-dir", arguments->options.run_dir,
-                      "Folder for everything the run leaves behind; new or empty. Default: runs/NAME-<time>")
+  command
+      ->add_option("--run-dir", arguments->options.run_dir,
+                   "Folder for everything the run leaves behind; new or empty. Default: runs/NAME-<time>")
       ->type_name("DIR");
-  command->add_option("--resume", arguments->options.resume,
-                      "Go on from the newest valid checkpoint of this run, in its folder or --run-dir, with\n"
-                      "CONFIG or the run's own config. The number of workers and servers may be another")
+  command
+      ->add_option("--resume", arguments->options.resume,
+                   "Go on from the newest valid checkpoint of this run, in its folder or --run-dir, with\n"
+                   "CONFIG or the run's own config. The number of workers and servers may be another")
       ->type_name("RUN");
-  command->add_option("--replay", arguments->options.replay,
-                      "Repeat this run, recorded with debug.record = true, bit for bit in a new folder, with\n"
-                      "the run's own config or one that differs only in names and reports")
+  command
+      ->add_option("--replay", arguments->options.replay,
+                   "Repeat this run, recorded with debug.record = true, bit for bit in a new folder, with\n"
+                   "the run's own config or one that differs only in names and reports")
       ->type_name("RUN");
   add_network_arguments(*command, arguments->network);
   command
@@ -245,5 +270,14 @@ void add_train(CLI::App& app, int& exit_code) {
       ->add_option("--announce", arguments->announce,
                    "With --listen: a file to write once nodes may join: the address, then the run's folder")
       ->type_name("FILE");
+  CLI::Option* processes =
+      command
+          ->add_option(
+              "--processes", arguments->processes,
+              "Train in so many processes of this machine, which this one starts and watches. Logs of each are\n"
+              "in the run's folder")
+          ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+          ->type_name("N");
+  for (CLI::Option* option : add_launch_arguments(*command, arguments->launch)) option->needs(processes);
   command->callback([arguments, &exit_code] { exit_code = train(*arguments); });
 }
