@@ -103,18 +103,24 @@ NodeActor spawn_local_node(caf::actor_system& system, ClusterParts parts) {
 
 Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, ClusterParts parts) {
   TROUPE_TRY(check(parts));
-  auto core = ps::CoordinatorCore::make(parts.coordinator);
-  if (!core) return tl::unexpected<Error>(core.error());
+  std::shared_ptr<ps::CoordinatorCore> core = parts.recovered;
+  if (!core) {
+    auto made = ps::CoordinatorCore::make(parts.coordinator);
+    if (!made) return tl::unexpected<Error>(made.error());
+    core = std::move(*made);
+  }
   fill_defaults(parts);
-  if (parts.record_dealt) (*core)->on_dealt(parts.record_dealt);
-  if (parts.replay) (*core)->replay(parts.replay->dealt);
+  if (parts.record_dealt) core->on_dealt(parts.record_dealt);
+  if (parts.replay) core->replay(parts.replay->dealt);
 
   std::unique_ptr<Cluster> cluster(new Cluster);
   cluster->transport_ = parts.transport;
   cluster->watch_ = std::make_shared<Watch>(parts.observer);
 
   CoordinatorParts coordinator;
-  coordinator.core = std::move(*core);
+  coordinator.core = std::move(core);
+  coordinator.recovered = parts.recovered != nullptr;
+  coordinator.journal = parts.journal;
   coordinator.transport = parts.transport;
   coordinator.observer = cluster->watch_;
   coordinator.files = parts.executor(parts.coordinator.self, "checkpoint");

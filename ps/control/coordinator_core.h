@@ -96,6 +96,12 @@ class CoordinatorCore {
   Result<Effects> change_policies(const std::vector<UpdateRule>& rules);
   /// Says again what has not been answered.
   Effects tick();
+  /// Told to a core that has been told all that its predecessor was (journal.h), once, before anything else: it goes on
+  /// from there.
+  Effects recovered();
+  /// How often that happened.
+  int64_t recoveries() const;
+  int64_t now_ms() const { return roster_.now_ms(); }
 
   const Membership& membership() const { return membership_; }
 
@@ -184,6 +190,7 @@ class CoordinatorCore {
     return !duties_.empty() && (duties_.front() == Duty::snapshot || duties_.front() == Duty::settle);
   }
   void repeat_requests(Effects& out) const;
+  void take_lost_checkpoint_again(Effects& out);
   Step furthest() const;
   bool finished_dealing() const;
   bool drained() const;

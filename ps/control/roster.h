@@ -57,10 +57,13 @@ class Roster {
   explicit Roster(RosterOptions options);
 
   void set_now_ms(int64_t now) { now_ms_ = now; }
+  int64_t now_ms() const { return now_ms_; }
   /// Hello, Ready, Heartbeat, Leave; anything else is ignored.
   void handle(Effects& out, const Envelope& envelope, const std::vector<Routes::Place>& places);
   /// The connection to a node broke: it has two heartbeats to show that it lives.
   void link_lost(uint32_t node);
+  /// Nobody could be heard until now: all leases begin anew.
+  void excuse_silence();
   /// Leases, and who has not come in time.
   void tick(Effects& out);
 

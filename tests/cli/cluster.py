@@ -1,52 +1,15 @@
 #!/usr/bin/env python3
 """Runs of several processes: nodes join a coordinator, train what one process trains, and survive each other's end."""
-import json
 import re
 import signal
 import sys
-import time
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
-from program import TINY, Case, settings
-
-LONG = ("train.epochs=100000", "checkpoint.every_steps=500")  # until it is stopped
-
-
-class Cluster(Case):
-    def coordinate(self, *arguments, nodes=2, run="run", listen="127.0.0.1:0", config=TINY):
-        """A coordinator that listens; its address."""
-        self.write("tiny.toml", config)
-        self.coordinator = self.start("train", "tiny.toml", "--run-dir", run, "--listen", listen, "--nodes", nodes,
-                                      "--announce", "announced", *settings(arguments))
-        return self.wait_for(lambda: (self.folder / "announced").read_text().splitlines()[0])
-
-    def wait_for(self, question, seconds=20):
-        """The question's first true answer."""
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            try:
-                answer = question()
-            except (OSError, ValueError, IndexError, KeyError):
-                answer = None
-            if answer:
-                return answer
-            time.sleep(0.02)
-        self.fail(f"it did not happen within {seconds} s; the coordinator: {self.coordinator.poll()}")
-
-    def node(self, address, place=None, *arguments):
-        where = [] if place is None else ["--place", place]
-        return self.start("node", "--join", address, *where, *arguments)
-
-    def status(self):
-        done = self.troupe("status", "run", "--json")
-        return json.loads(done.stdout) if done.returncode == 0 else {}
-
-    def ended(self, process, timeout_s=30):
-        out, err = process.communicate(timeout=timeout_s)
-        return process.returncode, out, err
+from cluster_runs import LONG, Cluster
+from program import TINY
 
 
 class Training(Cluster):
