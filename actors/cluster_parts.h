@@ -70,6 +70,10 @@ struct ClusterParts {
   /// A core that was told what a journal holds: the coordinator goes on from there. [one made of `coordinator`]
   std::shared_ptr<ps::CoordinatorCore> recovered;
 
+  /// Asked when the coordinator has ended before its run: whether another will go on (Cluster::replace_coordinator).
+  /// [no: the run has failed]
+  std::function<bool(const std::string& why)> coordinator_ended;
+
   /// A recorded run to be repeated bit for bit, and where this one is recorded. Called on actors' threads.
   std::optional<ps::Recording> replay;
   std::function<void(const ps::CoordinatorCore::Dealt&)> record_dealt;

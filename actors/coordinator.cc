@@ -52,7 +52,8 @@ void carry(Self self, ps::CoordinatorCore::Effects effects) {
 void keep(Self self, const Input& input) {
   CoordinatorParts& parts = self->state.parts;
   if (!parts.journal) return;
-  const Status kept = parts.journal->append(input);
+  Status kept = parts.journal->long_enough() ? parts.journal->begin_anew(*parts.core) : Status{};
+  if (kept) kept = parts.journal->append(input);
   if (kept) return;
   const Status gone = parts.journal->discard();  // with a gap it would mislead
   parts.journal.reset();

@@ -192,18 +192,13 @@ Status Experiment::Impl::recover() {
   if (config().debug.record)
     return fail(ErrorKind::invalid, "debug.record = true: a recording with a gap cannot be replayed; go on from the last "
                                     "checkpoint (--resume) with --set debug.record=false");
-  auto core = ps::CoordinatorCore::make(parts.coordinator);
-  if (!core) return tl::unexpected<Error>(core.error());
   lock = options.recovery->lock;
   journal = options.recovery->journal;
-  std::optional<int64_t> first_ms;
-  const Status told = journal->replay([&](const ps::CoordinatorInput& input) {
-    if (!first_ms) first_ms = input.now_ms;
-    (void)ps::tell(**core, input);  // its effects are out in the world already
-  });
-  if (!told) return fail("cannot go on as the coordinator; the run can go on from its last checkpoint (--resume)", told.error());
+  auto core = journal->replay(parts.coordinator);
+  if (!core)
+    return fail("cannot go on as the coordinator; the run can go on from its last checkpoint (--resume)", core.error());
   const ps::RunStatus status = (*core)->status();
-  seconds_before = static_cast<double>((*core)->now_ms() - first_ms.value_or((*core)->now_ms())) / 1000;
+  seconds_before = static_cast<double>((*core)->now_ms() - (*core)->begun_ms()) / 1000;
   before = {status.step, before.samples + status.samples, before.seconds + seconds_before};
   parts.recovered = std::move(*core);
   parts.journal = journal;

@@ -29,8 +29,9 @@ class Writer {
   }
   void put(View bytes) {
     put(static_cast<uint32_t>(bytes.size()));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    put_raw(bytes);
   }
+  void put_raw(View bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
   void put(const std::string& text) { put(std::as_bytes(std::span(text))); }
   Bytes take() { return std::move(bytes_); }
 
@@ -70,17 +71,20 @@ class Reader {
   bool good_ = true;
 };
 
-Bytes as_record(Bytes body) {
-  Bytes record(kRecordHeadBytes);
+uint32_t check_of(uint32_t length, uint64_t sum) {
+  const std::array<uint64_t, 2> both{length, sum};
+  return static_cast<uint32_t>(wire::checksum_of(std::as_bytes(std::span(both))));
+}
+
+Bytes as_record(const Bytes& body) {
+  Writer out;
   const auto length = static_cast<uint32_t>(body.size());
   const uint64_t sum = wire::checksum_of(body);
-  std::memcpy(record.data(), &length, sizeof length);
-  std::memcpy(record.data() + 4, &sum, sizeof sum);
-  const auto check = static_cast<uint32_t>(wire::checksum_of(View(record).first(12)));
-  std::memcpy(record.data() + 4, &check, sizeof check);
-  std::memcpy(record.data() + 8, &sum, sizeof sum);
-  record.insert(record.end(), body.begin(), body.end());
-  return record;
+  out.put(length);
+  out.put(check_of(length, sum));
+  out.put(sum);
+  out.put_raw(body);
+  return out.take();
 }
 
 // ---- inputs ----------------------------------------------------------------------------------------------------
@@ -206,11 +210,14 @@ Bytes journal_record(const CoordinatorInput& input) {
   return as_record(out.take());
 }
 
-Bytes journal_record(const JournalHead& head, uint64_t segment, uint64_t bytes_before) {
+Bytes image_record(const CoordinatorCore& core) { return as_record(core.image()); }
+
+Bytes journal_record(const JournalHead& head, uint64_t segment, uint64_t bytes_before, bool with_image) {
   Writer out;
   out.put(std::string(kFormat));
   out.put(segment);
   out.put(bytes_before);
+  out.put<uint8_t>(with_image);
   out.put(head.run);
   for (const std::string* text : texts_of(head))
     out.put(*text);
@@ -224,15 +231,10 @@ Bytes journal_record(const JournalHead& head, uint64_t segment, uint64_t bytes_b
 
 Result<std::optional<View>> JournalReader::body() {
   if (rest_.size() < kRecordHeadBytes) return std::nullopt;
-  uint32_t length = 0, check = 0;
-  uint64_t sum = 0;
-  std::byte covered[12];
-  std::memcpy(&length, rest_.data(), sizeof length);
-  std::memcpy(&check, rest_.data() + 4, sizeof check);
-  std::memcpy(&sum, rest_.data() + 8, sizeof sum);
-  std::memcpy(covered, rest_.data(), 4);
-  std::memcpy(covered + 4, rest_.data() + 8, 8);
-  if (check != static_cast<uint32_t>(wire::checksum_of(covered)))
+  Reader head(rest_.first(kRecordHeadBytes));
+  const auto length = head.get<uint32_t>(), check = head.get<uint32_t>();
+  const auto sum = head.get<uint64_t>();
+  if (check != check_of(length, sum))
     return damaged(cat("what should be a record at byte ", consumed(), " is none"));
   if (rest_.size() - kRecordHeadBytes < length) return std::nullopt;
   const View body = rest_.subspan(kRecordHeadBytes, length);
@@ -251,6 +253,7 @@ Result<JournalReader::Begin> JournalReader::begin() {
   Begin begin;
   begin.segment = in.get<uint64_t>();
   begin.bytes_before = in.get<uint64_t>();
+  const bool with_image = in.get<uint8_t>() != 0;
   JournalHead& head = begin.head;
   head.run = in.get<wire::RunId>();
   for (std::string* text : texts_of(head))
@@ -260,6 +263,11 @@ Result<JournalReader::Begin> JournalReader::begin() {
   head.seconds = in.get<double>();
   if (in.get<uint8_t>() != 0) head.resume = get_dealer_state(in);
   if (!in.at_end()) return damaged("its first record is not what the format says");
+  if (!with_image) return begin;
+  const auto image = body();
+  if (!image) return tl::unexpected<Error>(image.error());
+  if (!*image) return fail(ErrorKind::missing, "it ends before its image does");
+  begin.image = **image;
   return begin;
 }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The coordinator of a run of several processes dies and is started again while its nodes go on."""
+import signal
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
-from cluster_runs import Cluster
+from cluster_runs import LONG, Cluster
 
 SLOW = ("debug.slow_worker=0", "debug.slow_ms=20")  # 128 / 16 steps an epoch, each at least 20 ms
 
@@ -52,6 +53,45 @@ class Killed(Recovery):
         self.assertEqual(steps, sorted(steps))
         self.assertIn("the coordinator was started again", (self.folder / "run/log.txt").read_text())
         self.assertNotIn("journal", self.names("run"))
+
+
+class Refused(Recovery):
+    def refused(self, *lines, arguments=()):
+        done = self.troupe("train", "--recover", "run", *arguments)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        for line in lines:
+            self.assertRegex(done.stderr, line)
+
+    def test_while_the_coordinator_lives_though_it_is_stopped(self):
+        address = self.coordinate(*LONG, nodes=1)
+        node = self.node(address)
+        self.wait_for(lambda: self.status()["step"] > 0)
+        self.coordinator.send_signal(signal.SIGSTOP)
+        self.refused(rf"the run's coordinator lives \(process {self.coordinator.pid}\), though it may be stopped")
+        self.coordinator.send_signal(signal.SIGCONT)
+        self.wait_for(lambda: self.status()["step"] > 0)
+        self.troupe("stop", "run")
+        self.assertEqual(self.ended(self.coordinator)[0], 130)
+        self.assertEqual(self.ended(node)[0], 0)
+
+    def test_a_run_that_is_over_or_lived_in_one_process(self):
+        self.train(run="run")
+        self.refused("holds no journal to go on from: the run is over, or has lived in one process")
+
+    def test_other_settings_than_the_runs(self):
+        self.refused("takes neither CONFIG", arguments=("--set", "train.epochs=3"))
+
+    def test_a_damaged_journal(self):
+        address = self.coordinate(*LONG, nodes=1)
+        self.node(address)
+        self.wait_for(lambda: self.status()["step"] > 20)
+        self.kill_coordinator()
+        segment = self.folder / "run/journal/segment-000001"
+        kept = bytearray(segment.read_bytes())
+        kept[len(kept) // 2] ^= 1
+        segment.write_bytes(kept)
+        self.refused(r"from its last checkpoint \(--resume\): run/journal/segment-000001: .* at byte \d+")
+        self.assertEqual(segment.read_bytes(), kept)
 
 
 closing.run()
