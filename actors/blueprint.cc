@@ -104,12 +104,10 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   return source;
 }
 
-void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, const std::string& folder, bool spread) {
-  parts.coordinator.servers_recover = config.checkpoint.durability == ps::Durability::logged;
-  parts.coordinator.replicas = spread && config.checkpoint.durability == ps::Durability::replicated;
+void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, bool spread) {
   if (config.checkpoint.durability == ps::Durability::logged) {
     const auto sync = static_cast<ps::UpdateLogOptions::Sync>(config.checkpoint.log_sync);
-    parts.store = [folder, sync](ps::ServerId server) {
+    parts.store = [folder = config.checkpoint.log_folder, sync](ps::ServerId server) {
       ps::UpdateLogOptions options;
       options.folder = cat(folder, "/server-", server);
       options.sync = sync;

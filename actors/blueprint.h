@@ -22,9 +22,9 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   /// Lets a run go on from a checkpoint: its parameters and where it stood.
   static Status resume(ClusterParts& parts, std::shared_ptr<const ps::Checkpoint> checkpoint);
 
-  /// Lets servers keep what `[checkpoint] durability` promises: logs in `folder`, or replicas. `spread`: over several
-  /// processes, where servers can move whatever is promised.
-  static void keep_promises(ClusterParts& parts, const ps::RunConfig& config, const std::string& folder, bool spread);
+  /// Lets servers keep what `[checkpoint] durability` promises: logs in its log_folder, or replicas. `spread`: over
+  /// several processes, where servers can move whatever is promised.
+  static void keep_promises(ClusterParts& parts, const ps::RunConfig& config, bool spread);
 
   const ps::RunConfig& config() const { return config_; }
   const ps::Sources& sources() const { return sources_; }

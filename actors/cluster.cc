@@ -103,18 +103,22 @@ NodeActor spawn_local_node(caf::actor_system& system, ClusterParts parts) {
 
 Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, ClusterParts parts) {
   TROUPE_TRY(check(parts));
-  auto core = ps::CoordinatorCore::make(parts.coordinator);
-  if (!core) return tl::unexpected<Error>(core.error());
+  std::shared_ptr<ps::CoordinatorCore> core = parts.recovered;
+  if (!core) {
+    auto made = ps::CoordinatorCore::make(parts.coordinator);
+    if (!made) return tl::unexpected<Error>(made.error());
+    core = std::move(*made);
+  }
   fill_defaults(parts);
-  if (parts.record_dealt) (*core)->on_dealt(parts.record_dealt);
-  if (parts.replay) (*core)->replay(parts.replay->dealt);
+  if (parts.record_dealt) core->on_dealt(parts.record_dealt);
+  if (parts.replay) core->replay(parts.replay->dealt);
 
   std::unique_ptr<Cluster> cluster(new Cluster);
   cluster->transport_ = parts.transport;
   cluster->watch_ = std::make_shared<Watch>(parts.observer);
 
   CoordinatorParts coordinator;
-  coordinator.core = std::move(*core);
+  coordinator.journal = parts.journal;
   coordinator.transport = parts.transport;
   coordinator.observer = cluster->watch_;
   coordinator.files = parts.executor(parts.coordinator.self, "checkpoint");
@@ -125,11 +129,25 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
   coordinator.all_gone = [watch = cluster->watch_] { watch->all_gone(); };
 
   cluster->over_processes_ = parts.coordinator.roster.nodes > 0;
+  cluster->make_coordinator_ = [&system, made_of = std::move(coordinator), watch = cluster->watch_,
+                                goes_on = parts.coordinator_ended](std::shared_ptr<ps::CoordinatorCore> core, bool recovered) {
+    CoordinatorParts its = made_of;
+    its.core = std::move(core);
+    its.recovered = recovered;
+    const CoordinatorActor actor = spawn_coordinator(system, std::move(its));
+    caf::actor_cast<caf::actor>(actor)->attach_functor([watch, goes_on](const caf::error& reason) {
+      if (!goes_on || !goes_on(describe(reason))) watch->coordinator_ended(reason);
+    });
+    return actor;
+  };
+  const bool recovered = parts.recovered != nullptr;
   if (!cluster->over_processes_) cluster->node_ = spawn_local_node(system, std::move(parts));
-  cluster->coordinator_ = spawn_coordinator(system, std::move(coordinator));
-  caf::actor_cast<caf::actor>(cluster->coordinator_)
-      ->attach_functor([watch = cluster->watch_](const caf::error& reason) { watch->coordinator_ended(reason); });
+  cluster->coordinator_ = cluster->make_coordinator_(std::move(core), recovered);
   return cluster;
+}
+
+void Cluster::replace_coordinator(std::shared_ptr<ps::CoordinatorCore> core) {
+  coordinator_ = make_coordinator_(std::move(core), true);
 }
 
 Cluster::~Cluster() {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <future>
 #include <memory>
 
@@ -30,6 +31,10 @@ class Cluster {
   /// reported to the observer and changes nothing.
   void change_policies(std::vector<ps::UpdateRule> rules);
 
+  /// After a coordinator that has ended: another goes on from `core`, which was told what the journal holds, and keeps what it
+  /// is told itself there. For tests: processes do it by ClusterParts::recovered.
+  void replace_coordinator(std::shared_ptr<ps::CoordinatorCore> core);
+
   /// The node that watches the run's actors, for tests.
   const NodeActor& node() const { return node_; }
 
@@ -42,6 +47,7 @@ class Cluster {
   std::shared_ptr<Watch> watch_;
   bool over_processes_ = false;
   NodeActor node_;  ///< of a run in one process
+  std::function<CoordinatorActor(std::shared_ptr<ps::CoordinatorCore>, bool recovered)> make_coordinator_;
   CoordinatorActor coordinator_;
 };
 

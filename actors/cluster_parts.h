@@ -9,6 +9,7 @@
 #include <troupe/actors/all_reducer.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/tensor/executor.h>
+#include <troupe/ps/control/journal.h>
 #include <troupe/ps/control/recording.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/shard.h>
@@ -63,6 +64,15 @@ struct ClusterParts {
   /// How often is said again what was not answered; 0: never. [0 on a reliable transport, else 200 ms]
   std::chrono::milliseconds retry_interval{0};
   std::shared_ptr<RunObserver> observer;
+
+  /// Where what the coordinator is told is kept, so that another process can go on in its place. [nowhere]
+  std::shared_ptr<ps::Journal> journal;
+  /// A core that was told what a journal holds: the coordinator goes on from there. [one made of `coordinator`]
+  std::shared_ptr<ps::CoordinatorCore> recovered;
+
+  /// Asked when the coordinator has ended before its run: whether another will go on (Cluster::replace_coordinator).
+  /// [no: the run has failed]
+  std::function<bool(const std::string& why)> coordinator_ended;
 
   /// A recorded run to be repeated bit for bit, and where this one is recorded. Called on actors' threads.
   std::optional<ps::Recording> replay;

@@ -9,12 +9,14 @@ namespace {
 struct CoordinatorState {
   const char* name = "coordinator";
   CoordinatorParts parts;
+  int64_t ahead_ms = 0;  ///< the coordinator's clock is by so much ahead of the actor's: it goes on where it stood
   ~CoordinatorState() {
     if (parts.transport) parts.transport->detach({ps::Role::coordinator, 0, 1});
   }
 };
 
 using Self = CoordinatorActor::stateful_pointer<CoordinatorState>;
+using Input = ps::CoordinatorInput;
 
 void write(Self self, ps::CheckpointRequest request) {
   CoordinatorParts& parts = self->state.parts;
@@ -46,36 +48,51 @@ void carry(Self self, ps::CoordinatorCore::Effects effects) {
   if (parts.all_gone && parts.core->all_gone()) parts.all_gone();
 }
 
-ps::CoordinatorCore& core_of(Self self) {
-  ps::CoordinatorCore& core = *self->state.parts.core;
-  core.set_now_ms(now_ms(self));
-  return core;
+/// A successor must know all that anybody could have seen the effects of.
+void keep(Self self, const Input& input) {
+  CoordinatorParts& parts = self->state.parts;
+  if (!parts.journal) return;
+  Status kept = parts.journal->long_enough() ? parts.journal->begin_anew(*parts.core) : Status{};
+  if (kept) kept = parts.journal->append(input);
+  if (kept) return;
+  const Status gone = parts.journal->discard();  // with a gap it would mislead
+  parts.journal.reset();
+  parts.observer->on_event(cat("the journal cannot be written, so that no other process can go on as the coordinator: ",
+                               kept.error().message, gone ? "" : "; and what there is of it cannot be removed, do not use it: ",
+                               gone ? "" : gone.error().message));
+}
+
+void tell(Self self, Input::What what) {
+  const Input input{now_ms(self) + self->state.ahead_ms, std::move(what)};
+  keep(self, input);
+  auto effects = ps::tell(*self->state.parts.core, input);
+  if (effects) carry(self, std::move(*effects));
+  else self->state.parts.observer->on_event("policies were not changed: " + effects.error().message);
 }
 
 struct ControlHandler {
   Self self;
-  ps::CoordinatorCore& core() const { return core_of(self); }
 
-  void operator()(const StartRun&) const { carry(self, core().start()); }
-  void operator()(const CheckpointDone& done) const { carry(self, core().checkpoint_written(done.status)); }
-  void operator()(const StopRun&) const { carry(self, core().stop()); }
-  void operator()(const ChangePolicies& change) const {
-    auto effects = core().change_policies(change.rules);
-    if (effects) carry(self, std::move(*effects));
-    else self->state.parts.observer->on_event("policies were not changed: " + effects.error().message);
+  void operator()(const StartRun&) const {
+    if (self->state.parts.recovered) tell(self, Input::Recovered{});
+    else tell(self, Input::Start{});
   }
-  void operator()(const LinkLost& lost) const { core().link_lost(lost.node); }
+  void operator()(const CheckpointDone& done) const { tell(self, Input::CheckpointWritten{done.status}); }
+  void operator()(const StopRun&) const { tell(self, Input::Stop{}); }
+  void operator()(const ChangePolicies& change) const { tell(self, Input::ChangePolicies{change.rules}); }
+  void operator()(const LinkLost& lost) const { tell(self, Input::LinkLost{lost.node}); }
 };
 
 CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
   self->state.parts = std::move(*parts);
+  if (self->state.parts.recovered) self->state.ahead_ms = self->state.parts.core->now_ms() - now_ms(self);
   end_on_exception(self);
   tick_every(self, self->state.parts.retry_interval);
   return {
-      [self](const ps::EnvelopePtr& envelope) { carry(self, core_of(self).handle(*envelope)); },
+      [self](const ps::EnvelopePtr& envelope) { tell(self, Input::Heard{envelope}); },
       [self](const ControlPtr& control) { std::visit(ControlHandler{self}, *control); },
       [self](tick_atom) {
-        carry(self, core_of(self).tick());
+        tell(self, Input::Tick{});
         tick_every(self, self->state.parts.retry_interval);
       },
   };

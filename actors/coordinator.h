@@ -9,7 +9,9 @@
 namespace troupe {
 
 struct CoordinatorParts {
-  std::unique_ptr<ps::CoordinatorCore> core;
+  std::shared_ptr<ps::CoordinatorCore> core;
+  bool recovered = false;                 ///< the core has been told what its predecessor was, and goes on from there
+  std::shared_ptr<ps::Journal> journal;   ///< keeps what the core is told, before anything is done about it; may be null
   std::shared_ptr<ps::Transport> transport;
   std::shared_ptr<RunObserver> observer;
   std::shared_ptr<Executor> files;                                        ///< where checkpoints are written
@@ -20,7 +22,7 @@ struct CoordinatorParts {
 };
 
 /// Carries envelopes between the transport and CoordinatorCore, which decides everything, and gives
-/// checkpoints to an executor.
+/// checkpoints to an executor. Where the journal cannot be written the run goes on without.
 CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts);
 
 }  // namespace troupe

@@ -25,17 +25,22 @@ double seconds_since(Clock::time_point begin) {
 }
 
 std::string record_folder(const std::string& run) { return run + "/record"; }
+std::string journal_folder(const std::string& run) { return run + "/journal"; }
 
 }  // namespace
 
 struct Experiment::Impl {
   std::shared_ptr<const Blueprint> blueprint;
+  ps::RunConfig told;                        ///< the config as every process of the run gets it
   ExperimentOptions options;
   std::vector<std::string> warnings, notes;  ///< for the log, a sentence each
   ps::Step total_steps = 0;
   ClusterParts parts;
   std::string resumed_from;
   Before before;
+  double seconds_before = 0;  ///< by processes that coordinated this run before this one
+  std::shared_ptr<ps::RunLock> lock;
+  std::shared_ptr<ps::JournalFolder> journal;
   Clock::time_point begun;
   std::optional<ps::RunFolder> folder;
   std::string folder_path;
@@ -53,8 +58,11 @@ struct Experiment::Impl {
 
   Status resume();
   void spread();
+  void choose_log_folder();
   Status read_recording();
   Status plan_steps();
+  Status recover();
+  Status begin_journal();
   Status open_folder();
   Status fill_folder();
   Status write_config();
@@ -62,6 +70,23 @@ struct Experiment::Impl {
   Status save(const ps::CheckpointRequest& request);
   void conclude(ps::RunSummary& summary);
 };
+
+Result<Recovery> Recovery::find(const std::string& run) {
+  const std::string path = journal_folder(run);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return fail(ErrorKind::missing, cat(run, ": holds no journal to go on from: the run is over, or has lived in one process; ",
+                                        "to go on from its last checkpoint use --resume"));
+  auto lock = ps::RunLock::take(path + "/lock");
+  if (!lock) return tl::unexpected<Error>(lock.error());
+  auto journal = ps::JournalFolder::open(ps::make_posix_files(), path);
+  if (!journal) return tl::unexpected<Error>(journal.error());
+  Recovery found;
+  found.run = run;
+  found.lock = std::move(*lock);
+  found.journal = std::move(*journal);
+  return found;
+}
 
 Experiment::Experiment(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Experiment::~Experiment() = default;
@@ -76,10 +101,11 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   TROUPE_TRY(impl->resume());
   TROUPE_TRY(impl->read_recording());
   TROUPE_TRY(impl->plan_steps());
+  impl->spread();
+  TROUPE_TRY(impl->recover());
   if (impl->options.cancelled && impl->options.cancelled())
     return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());
-  impl->spread();
   return std::unique_ptr<Experiment>(new Experiment(std::move(impl)));
 }
 
@@ -92,6 +118,13 @@ ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }
 
 Status Experiment::Impl::resume() {
+  if (options.recovery) {
+    const ps::JournalHead& head = options.recovery->head();
+    parts.coordinator.resume = head.resume;
+    resumed_from = head.resume_from;
+    before.seconds = head.seconds;
+    return {};
+  }
   if (options.resume.empty()) return {};
   if (config().debug.record)
     return fail(ErrorKind::invalid,
@@ -130,6 +163,7 @@ Status Experiment::Impl::plan_steps() {
   if (!c.resume) return {};
   before.samples = dealer->samples_dealt();
   before.steps = dealt.lockstep ? c.resume->step : before.samples / dealt.global_batch;
+  if (options.recovery) return {};
   notes.push_back(cat("resuming from ", resumed_from, " at step ", before.steps));
   if (dealer->done())
     notes.push_back(cat("nothing is left to train: the run ends at step ", total_steps,
@@ -138,12 +172,11 @@ Status Experiment::Impl::plan_steps() {
 }
 
 void Experiment::Impl::spread() {
-  // Named by the time, so that a run that goes on from a checkpoint never reads what came after that.
-  const std::string parent = config().checkpoint.log_folder.empty() ? folder_path + "/updates" : config().checkpoint.log_folder;
-  const std::string logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
-  Blueprint::keep_promises(parts, config(), logs, options.spread.has_value());
+  const ps::Durability durability = config().checkpoint.durability;
+  parts.coordinator.servers_recover = durability == ps::Durability::logged;
+  parts.coordinator.replicas = options.spread && durability == ps::Durability::replicated;
   if (!options.spread) {
-    if (config().checkpoint.durability == ps::Durability::replicated)
+    if (durability == ps::Durability::replicated)
       notes.push_back("checkpoint.durability = replicated: there is no other node in a run of one process");
     return;
   }
@@ -154,9 +187,6 @@ void Experiment::Impl::spread() {
   roster.nodes = spread.nodes;
   roster.config_hash = ps::config_hash(config());
   roster.welcome.run = spread.run;
-  ps::RunConfig told = config();
-  told.checkpoint.log_folder = logs;
-  roster.welcome.config = ps::resolved_toml(told);
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {
@@ -165,9 +195,64 @@ void Experiment::Impl::spread() {
     }
 }
 
+/// The core hears again all that it was told in the processes before this one.
+Status Experiment::Impl::recover() {
+  if (!options.recovery) return {};
+  if (config().debug.record)
+    return fail(ErrorKind::invalid, "debug.record = true: a recording with a gap cannot be replayed; go on from the last "
+                                    "checkpoint (--resume) with --set debug.record=false");
+  lock = options.recovery->lock;
+  journal = options.recovery->journal;
+  auto core = journal->replay(parts.coordinator);
+  if (!core)
+    return fail("cannot go on as the coordinator; the run can go on from its last checkpoint (--resume)", core.error());
+  const ps::RunStatus status = (*core)->status();
+  seconds_before = static_cast<double>((*core)->now_ms() - (*core)->begun_ms()) / 1000;
+  before = {status.step, before.samples + status.samples, before.seconds + seconds_before};
+  parts.recovered = std::move(*core);
+  parts.journal = journal;
+  return {};
+}
+
+// What servers log is named by the time, so that a run that goes on from a checkpoint never reads what came after that.
+// Every process is told the folder, and a coordinator that is started again finds it in the journal.
+void Experiment::Impl::choose_log_folder() {
+  told = config();
+  std::string& logs = told.checkpoint.log_folder;
+  if (!options.recovery) {
+    const std::string parent = logs.empty() ? folder_path + "/updates" : logs;
+    logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
+  }
+  Blueprint::keep_promises(parts, told, options.spread.has_value());
+  parts.coordinator.roster.welcome.config = ps::resolved_toml(told);
+}
+
+Status Experiment::Impl::begin_journal() {
+  if (!options.spread || options.recovery) return {};
+  const std::string path = journal_folder(folder_path);
+  const auto files = ps::make_posix_files();
+  TROUPE_TRY(files->make_folder(path));
+  auto locked = ps::RunLock::take(path + "/lock");
+  if (!locked) return tl::unexpected<Error>(locked.error());
+  lock = std::move(*locked);
+  ps::JournalHead head;
+  head.run = options.spread->run;
+  head.network = options.spread->network;
+  head.nodes = options.spread->nodes;
+  head.config = ps::resolved_toml(told);
+  head.resume_from = resumed_from;
+  head.resume = parts.coordinator.resume;
+  head.seconds = before.seconds;
+  auto made = ps::JournalFolder::create(files, path, head);
+  if (!made) return tl::unexpected<Error>(made.error());
+  parts.journal = journal = std::move(*made);
+  return {};
+}
+
 /// A resumed run goes on in its folder, unless another is named.
 Status Experiment::Impl::open_folder() {
   std::error_code ignored;
+  if (options.recovery) options.resume = options.recovery->run;
   const bool same = options.run_dir.empty() || std::filesystem::equivalent(options.run_dir, options.resume, ignored);
   auto opened = !options.resume.empty() && same ? ps::RunFolder::open(options.resume)
                 : options.run_dir.empty() ? ps::RunFolder::create_under(options.parent, config().run.name, options.stamp)
@@ -175,12 +260,14 @@ Status Experiment::Impl::open_folder() {
   if (!opened) return tl::unexpected<Error>(opened.error());
   folder = std::move(*opened);
   folder_path = folder->path();
+  choose_log_folder();
   auto filled = fill_folder();
   if (!filled) folder->discard();
   return filled;
 }
 
 Status Experiment::Impl::fill_folder() {
+  TROUPE_TRY(begin_journal());
   TROUPE_TRY(write_config());
   auto file = ps::LineFile::open(folder->log());
   if (!file) return tl::unexpected<Error>(file.error());
@@ -270,7 +357,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     if (stopped) run->stop();
   }
   const ps::RunResult result = run->wait();
-  ps::RunSummary summary = ps::summarize(result, reporter->seconds());
+  ps::RunSummary summary = ps::summarize(result, seconds_before + reporter->seconds());
   summary.name = config().run.name;
   summary.lines_lost = reporter->lines_lost() + log->failures();
   std::unique_ptr<Run> over;
@@ -283,6 +370,9 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
     log->write(ps::LogLevel::warning, "coordinator", "the summary was not written: " + written.error().message);
+  if (journal)
+    if (auto gone = journal->discard(); !gone && gone.error().kind != ErrorKind::missing)
+      log->write(ps::LogLevel::warning, "coordinator", "the journal was not removed: " + gone.error().message);
   return summary;
 }
 

@@ -6,11 +6,26 @@
 
 #include <troupe/actors/run.h>
 #include <troupe/ps/config/load.h>
+#include <troupe/ps/control/journal_folder.h>
+#include <troupe/ps/control/run_lock.h>
 #include <troupe/ps/metrics/log.h>
 #include <troupe/ps/metrics/progress.h>
 #include <troupe/ps/metrics/summary.h>
 
 namespace troupe {
+
+/// The folder of a run whose coordinator is to be started again, taken hold of.
+class Recovery {
+ public:
+  /// ErrorKind::invalid where the coordinator lives, missing where there is nothing to go on with: the run is over, or was
+  /// one process's.
+  static Result<Recovery> find(const std::string& run);
+  const ps::JournalHead& head() const { return journal->head(); }
+
+  std::string run;
+  std::shared_ptr<ps::RunLock> lock;
+  std::shared_ptr<ps::JournalFolder> journal;
+};
 
 struct ExperimentOptions {
   std::string run_dir;            ///< empty: `parent`/NAME-STAMP
@@ -22,10 +37,14 @@ struct ExperimentOptions {
   struct Spread {
     int64_t nodes = 1;                           ///< that the run begins with
     uint64_t run = 0;                            ///< its number, random
+    ps::JournalHead::Network network;            ///< how a process that goes on in this one's place is reached
     std::shared_ptr<ps::Transport> transport;
     std::function<void(const ps::Routes&)> set_routes;
   };
   std::optional<Spread> spread;
+  /// Goes on as the coordinator of a run of several processes, which another process was: in its folder, with its
+  /// config, number and nodes (Recovery::head).
+  std::optional<Recovery> recovery;
 
   /// Asked before the run folder is made; true ends `prepare` with ErrorKind::cancelled.
   std::function<bool()> cancelled;

@@ -28,6 +28,7 @@ struct NodeState {
   std::map<caf::actor_addr, ps::Endpoint> watched;
   std::set<ps::Endpoint> spawned;
   std::map<ps::Endpoint, ps::Down> unheard;
+  ps::Generation generation = 0;  ///< highest heard
 
   // Over the network.
   std::optional<ps::Ready> ready;  ///< not heard yet
@@ -211,6 +212,10 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
   return {
       [self](const ps::EnvelopePtr& envelope) {
         if (envelope->from.role != ps::Role::coordinator) return;
+        // An older one's, which may only have been stopped. What the coordinator itself said before its last invitation
+        // and came late, it says again.
+        if (envelope->generation < self->state.generation) return;
+        self->state.generation = envelope->generation;
         self->state.heard_ms = now_ms(self);
         std::visit(Handler{self}, envelope->body);
       },

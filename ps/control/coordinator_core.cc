@@ -142,6 +142,7 @@ RunStatus CoordinatorCore::status() const {
   s.samples = result_.samples;
   s.worker_restarts = result_.worker_restarts;
   s.server_restarts = result_.server_restarts;
+  s.coordinator_restarts = recoveries();
   s.checkpoints = result_.checkpoints_written;
   roster_.describe_to(s);
   const auto node_of = [&](Role role, uint32_t index) {

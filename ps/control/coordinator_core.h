@@ -5,7 +5,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <troupe/ps/control/roster.h>
@@ -96,6 +98,18 @@ class CoordinatorCore {
   Result<Effects> change_policies(const std::vector<UpdateRule>& rules);
   /// Says again what has not been answered.
   Effects tick();
+  /// Told to a core that has been told all that its predecessor was (journal.h), once, before anything else: it goes on
+  /// from there.
+  Effects recovered();
+  /// How often that happened.
+  int64_t recoveries() const;
+  int64_t now_ms() const { return roster_.now_ms(); }
+  int64_t begun_ms() const { return roster_.begun_ms(); }  ///< of its first tick
+
+  /// All of its state as bytes, and a core that is in it: it does what this one would. The options are those that this one was
+  /// made of. Without what was handed in (`on_dealt`, `replay`) and tensors of snapshots under way.
+  std::vector<std::byte> image() const;
+  static Result<std::unique_ptr<CoordinatorCore>> restore(CoordinatorOptions options, std::span<const std::byte> image);
 
   const Membership& membership() const { return membership_; }
 
@@ -109,6 +123,17 @@ class CoordinatorCore {
   void on_dealt(std::function<void(const Dealt&)> observer) { dealt_observer_ = std::move(observer); }
   void replay(const std::vector<Dealt>& order);
 
+  /// All members that change while it lives: a new one belongs here, too.
+  template <class T>
+  static auto fields(T& x) {
+    return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
+                    x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_, x.last_worker_,
+                    x.replicas_, x.moving_, x.full_batch_, x.resizing_, x.slots_, x.waiting_, x.outstanding_, x.duties_,
+                    x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_, x.next_checkpoint_,
+                    x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_, x.verdicts_,
+                    x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
+  }
+
  private:
   enum class Phase : uint8_t { joining, running, duties, ended };
   enum class Duty : uint8_t { upload, evaluate, settle, snapshot, change, await_writes, statistics, finish };
@@ -119,6 +144,10 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    template <class T>
+    static auto fields(T& x) {
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step);
+    }
   };
 
   struct ReplicaSlot {
@@ -127,6 +156,10 @@ class CoordinatorCore {
     bool acknowledged = false;              ///< its node has started it
     bool said = false;                      ///< that there can be none
     std::optional<Endpoint> synced;         ///< the server that it is equal to
+    template <class T>
+    static auto fields(T& x) {
+      return std::tie(x.incarnation, x.here, x.acknowledged, x.said, x.synced);
+    }
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -184,6 +217,7 @@ class CoordinatorCore {
     return !duties_.empty() && (duties_.front() == Duty::snapshot || duties_.front() == Duty::settle);
   }
   void repeat_requests(Effects& out) const;
+  void take_lost_checkpoint_again(Effects& out);
   Step furthest() const;
   bool finished_dealing() const;
   bool drained() const;
@@ -245,6 +279,8 @@ class CoordinatorCore {
   struct OpenReport {
     StepReport report;
     std::set<WorkerId> done;                ///< lockstep: whose pieces are in it
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.report, x.done); }
   };
   std::map<Step, OpenReport> open_reports_;
   int64_t unreported_samples_ = 0;          ///< on demand, completed since the last report

@@ -146,6 +146,13 @@ void Roster::link_lost(uint32_t node) {
   found->second.suspect_until_ms = now_ms_ + 2 * heartbeat_ms();
 }
 
+void Roster::excuse_silence() {
+  for (auto& [index, member] : members_) {
+    member.heard_ms = now_ms_;
+    member.suspect_until_ms = -1;
+  }
+}
+
 void Roster::lose(Effects& out, Member& member, const std::string& why) {
   if (member.state == Member::State::gone) return;
   member.state = Member::State::gone;

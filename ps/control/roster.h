@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,10 +58,15 @@ class Roster {
   explicit Roster(RosterOptions options);
 
   void set_now_ms(int64_t now) { now_ms_ = now; }
+  int64_t now_ms() const { return now_ms_; }
+  /// Of the first tick, or now.
+  int64_t begun_ms() const { return began_ms_ < 0 ? now_ms_ : began_ms_; }
   /// Hello, Ready, Heartbeat, Leave; anything else is ignored.
   void handle(Effects& out, const Envelope& envelope, const std::vector<Routes::Place>& places);
   /// The connection to a node broke: it has two heartbeats to show that it lives.
   void link_lost(uint32_t node);
+  /// Nobody could be heard until now: all leases begin anew.
+  void excuse_silence();
   /// Leases, and who has not come in time.
   void tick(Effects& out);
 
@@ -116,6 +122,12 @@ class Roster {
     Heartbeat last;
   };
   const std::map<uint32_t, Member>& members() const { return members_; }
+
+  /// All of its state but the options, for images of it (internal/image.h).
+  template <class T>
+  static auto fields(T& x) {
+    return std::tie(x.now_ms_, x.began_ms_, x.begun_, x.members_, x.homes_, x.homeless_since_ms_, x.routes_version_);
+  }
 
  private:
   using SlotId = std::pair<Role, uint32_t>;

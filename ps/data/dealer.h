@@ -2,6 +2,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <troupe/kernels/base/result.h>
@@ -90,11 +91,19 @@ class Dealer {
   /// on demand as many whole batches as the samples make.
   Step total_steps() const;
 
+  /// All of its state, for images of it (control/internal/image.h).
+  template <class T>
+  static auto fields(T& x) {
+    return std::tie(x.options_, x.batch_end_, x.slots_, x.start_, x.cursor_, x.total_samples_);
+  }
+
  private:
   struct Slot {
     Step next = 0;
     std::vector<Deal> outstanding;
     std::deque<Deal> again;  ///< to be dealt to this slot once more
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.next, x.outstanding, x.again); }
   };
 
   Dealer(DealerOptions options, DealerState start);

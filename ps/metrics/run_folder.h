@@ -13,6 +13,7 @@ namespace troupe::ps {
 ///     metrics.csv, metrics.jsonl
 ///     log.txt
 ///     checkpoints/
+///     journal/               while a run of several processes lasts: what its coordinator was told (journal_folder.h)
 ///     summary.json           written when the run ends, however it ends
 class RunFolder {
  public:

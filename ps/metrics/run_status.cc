@@ -24,6 +24,7 @@ std::string status_json(const RunStatus& s) {
               {"samples", s.samples},
               {"worker_restarts", s.worker_restarts},
               {"server_restarts", s.server_restarts},
+              {"coordinator_restarts", s.coordinator_restarts},
               {"checkpoints", s.checkpoints},
               {"nodes", json::array()},
               {"workers", json::array()},

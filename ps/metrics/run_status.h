@@ -11,7 +11,7 @@ struct RunStatus {
   std::string waits_for;          ///< who has to come or answer before it goes on; empty: nobody
   uint64_t generation = 0;
   int64_t step = 0, total_steps = 0, epoch = 0, samples = 0;
-  int64_t worker_restarts = 0, server_restarts = 0, checkpoints = 0;
+  int64_t worker_restarts = 0, server_restarts = 0, coordinator_restarts = 0, checkpoints = 0;
   struct Node {
     int64_t node = 0;
     std::string name, state;

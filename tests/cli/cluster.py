@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
-from cluster_case import LONG, Cluster
+from cluster_runs import LONG, Cluster
 from program import TINY
 
 class Training(Cluster):

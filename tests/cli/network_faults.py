@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
-from cluster_case import Cluster
+from cluster_runs import Cluster
 from fault_proxy import FaultProxy
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 SHARD, STORE, GATE = "ps/param/shard.cc", "ps/param/shard_store.cc", "ps/param/consistency.cc"
 REPLICATION = "ps/control/replicated_store.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
+CARRIER = "actors/coordinator.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -95,6 +96,15 @@ BUGS = {
     "verdict_not_repeated": [
         (WORKER, "if (partial_) to_coordinator(out, *partial_);",
          'if (partial_ && !bug("verdict_not_repeated")) to_coordinator(out, *partial_);')],
+    # Others see what the coordinator did about what it was told before its journal holds that.
+    "effects_before_journal": [
+        (CARRIER, "  keep(self, input);\n  auto effects = ps::tell(*self->state.parts.core, input);\n"
+                  "  if (effects) carry(self, std::move(*effects));",
+         '  if (!bug("effects_before_journal")) keep(self, input);\n'
+         '  auto effects = ps::tell(*self->state.parts.core, input);\n'
+         '  if (effects) carry(self, std::move(*effects));\n'
+         '  if (bug("effects_before_journal")) return keep(self, input);\n'
+         '  if (effects) return;')],
     # A checkpoint is taken while work is under way.
     "boundary_not_drained": [
         (COORDINATOR, "if (outstanding_ > 0) return false;",

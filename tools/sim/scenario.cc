@@ -123,6 +123,17 @@ void draw_mishaps(Random& random, Scenario& scenario) {
   }
 }
 
+void draw_coordinator_crashes(Scenario& scenario) {
+  Random random(derive_seed(scenario.seed, "coordinator"));
+  while (random.chance(0.3)) {
+    Mishap mishap;
+    mishap.kind = Mishap::Kind::crash_coordinator;
+    mishap.for_us = between(random, 1, 100) * kMs;
+    draw_moment(random, mishap);
+    scenario.mishaps.push_back(std::move(mishap));
+  }
+}
+
 ps::NetworkFaults draw_network(Random& random) {
   ps::NetworkFaults faults;
   faults.loss = one_of(random, std::vector<double>{0, 0.02, 0.1, 0.2});
@@ -148,6 +159,7 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::cut_off_server: return "the network loses server";
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
+    case Mishap::Kind::crash_coordinator: return "crash of coordinator";
   }
   return "?";
 }
@@ -217,6 +229,7 @@ Scenario make_scenario(uint64_t seed) {
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
   s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
   draw_mishaps(random, s);
+  draw_coordinator_crashes(s);
   return s;
 }
 
@@ -239,6 +252,7 @@ Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkp
   }
   s.mishaps.clear();
   draw_mishaps(random, s);
+  draw_coordinator_crashes(s);
   return s;
 }
 
@@ -263,7 +277,8 @@ std::string describe(const Scenario& s) {
               " events before they want an image (0: all)\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
-    if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server)
+    if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server ||
+        m.kind == Mishap::Kind::crash_coordinator)
       text += cat(" for ", m.for_us, " us");
     text += m.after == std::variant_npos
                 ? cat(" at ", m.at_us, " us\n")

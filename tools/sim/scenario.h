@@ -20,6 +20,7 @@ struct Mishap {
     cut_off_server,
     change_policies,  ///< Cluster::change_policies
     stop,             ///< Cluster::stop
+    crash_coordinator,  ///< while it writes its journal; another goes on from that after `for_us`
   };
   Kind kind = Kind::crash_worker;
   uint32_t slot = 0;

@@ -106,6 +106,19 @@ class SimulatedSource final : public GradientSource {
   Oracle& oracle_;
 };
 
+/// What the coordinator was told, on a disk that outlives it. It crashes in the middle of a write when it is to.
+class SimulatedJournal final : public ps::Journal {
+ public:
+  explicit SimulatedJournal(Simulation& simulation) : simulation_(simulation) {}
+  Status append(const ps::CoordinatorInput& input) override;
+  bool long_enough() const override;
+  Status begin_anew(const ps::CoordinatorCore& core) override;
+  Status discard() override { return {}; }
+
+ private:
+  Simulation& simulation_;
+};
+
 class Simulation {
  public:
   Simulation(const Scenario& scenario, size_t trace)
@@ -143,6 +156,25 @@ class Simulation {
     }
     return {hash_,       events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(),
             checkpoint_, text()};
+  }
+
+  bool journal_is_long() const { return journal_.size() > 20'000; }
+  void begin_journal_anew(const ps::CoordinatorCore& core) {
+    journal_.clear();
+    image_ = core.image();
+  }
+  void keep(const ps::CoordinatorInput& input) {
+    const std::vector<std::byte> record = ps::journal_record(input);
+    // A process that dies here has written all of it, a part or nothing.
+    const size_t written = coordinator_crashes_us_ < 0 ? record.size()
+                           : random_.chance(0.3)       ? record.size()
+                                                       : random_.below(record.size());
+    journal_.insert(journal_.end(), record.begin(), record.begin() + static_cast<std::ptrdiff_t>(written));
+    if (coordinator_crashes_us_ < 0) return;
+    note([&] { return cat("the coordinator crashes; ", written, " of ", record.size(), " bytes are in its journal"); });
+    agenda_.at(agenda_.now_us + std::exchange(coordinator_crashes_us_, -1), [this] { recover_coordinator(); });
+    ++coordinator_life_;
+    throw std::runtime_error(kCrash);
   }
 
   // ---- what the network hears ------------------------------------------------------------------------------
@@ -190,9 +222,11 @@ class Simulation {
     parts.seed = run_seed_;
     parts.shuffle = scenario_.shuffle;
     parts.executor = [this](const Endpoint& who, const char*) {
-      const int64_t max_us = who.role == Role::coordinator ? 20'000 : 200 << random_.below(6);
-      return std::shared_ptr<Executor>(make_simulated_executor(agenda_, random_, max_us));
+      if (who.role == Role::coordinator) return checkpoint_writer();
+      return std::shared_ptr<Executor>(make_simulated_executor(agenda_, random_, 200 << random_.below(6)));
     };
+    parts.journal = std::make_shared<SimulatedJournal>(*this);
+    parts.coordinator_ended = [](const std::string& why) { return why.find(kCrash) != std::string::npos; };
     parts.all_reducer = make_simulated_all_reduce(agenda_, random_, scenario_.workers(), 2'000);
     parts.store = [this](ps::ServerId s) { return std::make_shared<WatchedStore>(s, stores_[s], oracle_); };
     parts.write_checkpoint = [this](const ps::CheckpointRequest& request) -> Status {
@@ -203,6 +237,42 @@ class Simulation {
     parts.transport = network_;
     parts.retry_interval = std::chrono::milliseconds(kRetryMs);
     return parts;
+  }
+
+  /// What a process has begun to write ends with it.
+  std::shared_ptr<Executor> checkpoint_writer() {
+    class Writer final : public Executor {
+     public:
+      Writer(std::unique_ptr<Executor> inner, const int64_t& life) : inner_(std::move(inner)), life_(life) {}
+      void submit(std::function<void()> task) override {
+        inner_->submit([&life = life_, mine = life_, task = std::move(task)] {
+          if (life == mine) task();
+        });
+      }
+
+     private:
+      std::unique_ptr<Executor> inner_;
+      const int64_t& life_;
+    };
+    return std::make_shared<Writer>(make_simulated_executor(agenda_, random_, 20'000), coordinator_life_);
+  }
+
+  void recover_coordinator() {
+    if (!cluster_) return;
+    auto core = image_.empty() ? ps::CoordinatorCore::make(scenario_.coordinator)
+                               : ps::CoordinatorCore::restore(scenario_.coordinator, image_);
+    if (!core) return oracle_.violated("end", "the coordinator cannot go on: " + core.error().message);
+    ps::JournalReader reader(journal_);
+    for (;;) {
+      const auto input = reader.next();
+      if (!input) return oracle_.violated("end", "the journal is damaged: " + input.error().message);
+      if (!*input) break;
+      (void)ps::tell(**core, **input);
+    }
+    journal_.resize(reader.consumed());
+    note([&] { return cat("the coordinator goes on from ", journal_.size(), " bytes"); });
+    cluster_->replace_coordinator(std::move(*core));
+    if (stopped_) cluster_->stop();  // it may have died before it heard
   }
 
   // ---- the loop --------------------------------------------------------------------------------------------
@@ -310,6 +380,9 @@ class Simulation {
         note([] { return std::string("the run is to stop"); });
         stopped_ = true;
         return cluster_->stop();
+      case Mishap::Kind::crash_coordinator:
+        coordinator_crashes_us_ = m.for_us;
+        return;
     }
   }
 
@@ -416,10 +489,22 @@ class Simulation {
   std::vector<int64_t> seen_;                               // messages delivered, by kind
   std::deque<const Mishap*> due_;
   bool healed_ = false, stopped_ = false;
+  std::vector<std::byte> journal_, image_;  // what was told since the image was taken; empty: none
+  int64_t coordinator_crashes_us_ = -1;  // at its next input, to be away for so long; negative: it does not
+  int64_t coordinator_life_ = 0;
   int64_t events_ = 0;
   uint64_t hash_ = 1469598103934665603;
 };
 
+Status SimulatedJournal::append(const ps::CoordinatorInput& input) {
+  simulation_.keep(input);
+  return {};
+}
+bool SimulatedJournal::long_enough() const { return simulation_.journal_is_long(); }
+Status SimulatedJournal::begin_anew(const ps::CoordinatorCore& core) {
+  simulation_.begin_journal_anew(core);
+  return {};
+}
 void Network::attach(const Endpoint& endpoint, Sink sink) { simulation_.attach(endpoint, std::move(sink)); }
 void Network::detach(const Endpoint& endpoint) { simulation_.detach(endpoint); }
 void Network::send(Envelope envelope) { simulation_.send(std::move(envelope)); }

@@ -68,7 +68,7 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome) {
   auto blueprint = Blueprint::make(*config);
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   ClusterParts parts = (*blueprint)->parts();
-  Blueprint::keep_promises(parts, config->config, config->config.checkpoint.log_folder, true);
+  Blueprint::keep_promises(parts, config->config, true);
   if (welcome.resume_from.empty()) return parts;
   auto checkpoint = ps::Checkpoint::open_verified(ps::make_posix_files(), welcome.resume_from);
   if (!checkpoint)

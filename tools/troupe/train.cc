@@ -27,6 +27,7 @@ Examples:
   troupe train configs/async.toml --set debug.record=true --run-dir /tmp/recorded
   troupe train --replay /tmp/recorded
   troupe train --resume /tmp/first --set train.epochs=2
+  troupe train --recover /tmp/spread                  its nodes live, its coordinator does not
 
 Ctrl-C, SIGTERM or a closed terminal ends the run at the next step boundary, with a checkpoint (exit code 130); a
 second one ends it at once.
@@ -37,6 +38,7 @@ What a run leaves in its folder:
   log.txt                what happened, with the time
   checkpoints/           the newest checkpoint.keep of them; see troupe ckpt --help
   summary.json           accuracy, loss, speed, and each layer's traffic and staleness
+  journal/               with --listen, until the run is over: what --recover needs
   record/                with debug.record, what --replay needs)";
 
 struct TrainArguments {
@@ -47,6 +49,7 @@ struct TrainArguments {
   std::string announce;
   int64_t processes = 0;  ///< of this machine that make up the run; 0: this one alone
   LaunchArguments launch;
+  std::string recover;       ///< folder of a run whose coordinator is to be started again
 };
 
 /// Progress on standard output, the log's lines on standard error, neither in the middle of the other.
@@ -151,19 +154,32 @@ Result<ps::LoadedConfig> load_for(const TrainArguments& arguments) {
   return loaded;
 }
 
+/// A port that was chosen is kept: nodes look for the coordinator there.
+std::string with_port_of(const std::string& listen, const std::string& address) {
+  if (!listen.ends_with(":0")) return listen;
+  return listen.substr(0, listen.size() - 1) + address.substr(address.rfind(':') + 1);
+}
+
 /// The network of a run of several processes, of which this one coordinates.
 Result<std::shared_ptr<ps::NetworkTransport>> spread(TrainArguments& arguments, const ps::RunConfig& config,
                                                      Stop& stop) {
   if (arguments.nodes < 1) return fail(ErrorKind::invalid, "--listen needs --nodes N, how many the run begins with");
   auto options = network_options(arguments.network, "coordinator", config.network);
   if (!options) return tl::unexpected<Error>(options.error());
-  options->run = random_number();
+  options->run = arguments.options.recovery ? arguments.options.recovery->head().run : random_number();
   options->on_peer_lost = [&stop](uint32_t node) { stop.link_lost(node); };
   const uint64_t run = options->run;
   auto network = ps::NetworkTransport::open(std::move(*options));
   if (!network) return network;
+  std::error_code ignored;
+  const NetworkArguments& given = arguments.network;
   arguments.options.spread = ExperimentOptions::Spread{
-      arguments.nodes, run, *network, [network = *network](const ps::Routes& routes) { network->set_routes(routes); }};
+      .nodes = arguments.nodes,
+      .run = run,
+      .network = {with_port_of(given.listen, (*network)->address().address), given.advertise,
+                  given.keys.empty() ? "" : std::filesystem::absolute(given.keys, ignored).string(), given.insecure},
+      .transport = *network,
+      .set_routes = [network = *network](const ps::Routes& routes) { network->set_routes(routes); }};
   return network;
 }
 
@@ -172,6 +188,28 @@ Status announce(const TrainArguments& arguments, const std::string& address, con
   TROUPE_TRY(ps::replace_file(folder + "/coordinator.address", address + "\n"));
   if (arguments.announce.empty()) return {};
   return ps::replace_file(arguments.announce, cat(address, "\n", folder, "\n"));
+}
+
+/// Takes hold of the run, and fills in what its coordinator was started with where nothing else is said now.
+Result<ps::LoadedConfig> recover(TrainArguments& arguments) {
+  if (!arguments.config.path.empty() || !arguments.config.overrides.empty() || arguments.nodes > 0 ||
+      !arguments.options.run_dir.empty() || !arguments.options.resume.empty() || !arguments.options.replay.empty())
+    return fail(ErrorKind::invalid, "--recover goes on with the run as it is: it takes neither CONFIG, --set, --nodes, --run-dir, "
+                                    "--resume nor --replay");
+  auto found = Recovery::find(arguments.recover);
+  if (!found) return fail("--recover " + arguments.recover, found.error());
+  arguments.options.recovery = std::move(*found);
+  const ps::JournalHead& head = arguments.options.recovery->head();
+  NetworkArguments& network = arguments.network;
+  if (network.listen.empty()) network.listen = head.network.listen;
+  if (network.advertise.empty()) network.advertise = head.network.advertise;
+  if (network.keys.empty()) network.keys = head.network.keys;
+  network.insecure = network.insecure || head.network.insecure;
+  arguments.nodes = head.nodes;
+  ps::ConfigInput input;
+  input.file_name = "the run's config";
+  input.file_text = head.config;
+  return ps::load_config(input);
 }
 
 /// Whatever kind of error it is, nothing was begun.
@@ -197,7 +235,7 @@ int train(TrainArguments arguments) {
   if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
   if (!arguments.options.resume.empty() && !arguments.options.replay.empty())
     return report({ErrorKind::invalid, "--resume and --replay exclude each other"});
-  const auto config = load_for(arguments);
+  const auto config = arguments.recover.empty() ? load_for(arguments) : recover(arguments);
   if (!config) return report(config.error());
   if (arguments.processes > 0) return train_in_processes(arguments, config->config);
 
@@ -225,7 +263,10 @@ int train(TrainArguments arguments) {
   if (network) {
     const std::string address = network->address().address;
     if (auto told = announce(arguments, address, experiment->folder()); !told) return report_not_begun(told.error());
-    console.line(cat("waiting for ", arguments.nodes, " nodes: troupe node --join ", address));
+    if (arguments.recover.empty())
+      console.line(cat("waiting for ", arguments.nodes, " nodes: troupe node --join ", address));
+    else
+      console.line(cat("going on as the coordinator at ", address));
   }
   console.begin(experiment->first_step());
   stop.attach(experiment.get());
@@ -259,6 +300,11 @@ void add_train(CLI::App& app, int& exit_code) {
       ->add_option("--replay", arguments->options.replay,
                    "Repeat this run, recorded with debug.record = true, bit for bit in a new folder, with\n"
                    "the run's own config or one that differs only in names and reports")
+      ->type_name("RUN");
+  command
+      ->add_option("--recover", arguments->recover,
+                   "Go on as the coordinator of this run, whose coordinator has died while its nodes live: at the\n"
+                   "address at which it was, unless --listen names another under which they find it")
       ->type_name("RUN");
   add_network_arguments(*command, arguments->network);
   command
