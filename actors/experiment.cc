@@ -187,6 +187,7 @@ void Experiment::Impl::spread() {
   roster.nodes = spread.nodes;
   roster.config_hash = ps::config_hash(config());
   roster.welcome.run = spread.run;
+  roster.welcome.config = ps::resolved_toml(config());
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {
