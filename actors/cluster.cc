@@ -109,7 +109,7 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
     if (!made) return tl::unexpected<Error>(made.error());
     core = std::move(*made);
   }
-  fill_defaults(parts);
+  fill_defaults(system, parts);
   if (parts.record_dealt) core->on_dealt(parts.record_dealt);
   if (parts.replay) core->replay(parts.replay->dealt);
 

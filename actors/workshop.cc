@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include <troupe/actors/actor_queue.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
 #include <troupe/kernels/collective/thread_group.h>
@@ -9,13 +10,13 @@
 
 namespace troupe {
 
-void fill_defaults(ClusterParts& parts) {
+void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
   if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
   if (!parts.transport->reliable() && parts.retry_interval.count() == 0)
     parts.retry_interval = std::chrono::milliseconds(200);
   if (!parts.executor)
-    parts.executor = [threads = parts.threads_per_worker](const ps::Endpoint& who, const char* use) {
-      return std::shared_ptr<Executor>(make_cpu_queue(cat(name_of(who.role), who.index, '.', use), threads));
+    parts.executor = [&system, threads = parts.threads_per_worker](const ps::Endpoint& who, const char* use) {
+      return make_actor_queue(system, cat(name_of(who.role), who.index, '.', use), threads);
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
   if (!parts.all_reducer) {
@@ -29,7 +30,7 @@ void fill_defaults(ClusterParts& parts) {
 }
 
 Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {
-  fill_defaults(parts_);
+  fill_defaults(system_, parts_);
 }
 
 caf::actor Workshop::make(const ps::Spawn& order) {

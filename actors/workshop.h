@@ -34,7 +34,7 @@ class Workshop {
   std::map<ps::Endpoint, ServerActor> replicas_;  ///< made here, and not taken over yet
 };
 
-/// What is missing in `parts`, as cluster_parts.h says. Idempotent.
-void fill_defaults(ClusterParts& parts);
+/// What is missing in `parts`, as cluster_parts.h says, for actors of `system`. Idempotent.
+void fill_defaults(caf::actor_system& system, ClusterParts& parts);
 
 }  // namespace troupe

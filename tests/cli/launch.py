@@ -151,7 +151,7 @@ class Environment(Launch):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertEqual(len(lines), 4)
-        self.assertIn("--listen 10.0.0.1:0 --nodes 3 --announce", lines[0])
+        self.assertIn("--nodes 3 --listen 10.0.0.1:0 --announce", lines[0])
         for place, host in enumerate(("a", "a", "ada@b")):
             self.assertTrue(re.match(rf"ssh -F cfg .* -- {host} '.*cd /data .*exec /opt/troupe node --join ADDRESS "
                                      rf"--place {place} ", lines[place + 1]), lines[place + 1])

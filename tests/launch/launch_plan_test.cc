@@ -29,7 +29,7 @@ Place place(int rank, int size, const std::string& rendezvous) {
 
 BOOST_AUTO_TEST_CASE(ProcessesOfThisMachineMeetOnItsLoopback) {
   BOOST_TEST(dry_run(plan_here(request(), 2)) ==
-             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --listen 127.0.0.1:0 --nodes 2 "
+             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --nodes 2 --listen 127.0.0.1:0 "
              "--announce /tmp/x/announce --death-fd 3\n"
              "/opt/troupe node --join ADDRESS --place 0 --death-fd 3\n"
              "/opt/troupe node --join ADDRESS --place 1 --death-fd 3\n");
@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(ProcessesOfThisMachineMeetOnItsLoopback) {
 BOOST_AUTO_TEST_CASE(ARecoveredCoordinatorListensAtTheSameAddress) {
   const Command command = plan_here(request(), 2).recover({"127.0.0.1:4711", "runs/r"});
   const std::vector<std::string> expected = {"/opt/troupe", "train",           "--recover",  "runs/r",
-                                             "--listen",    "127.0.0.1:4711",  "--nodes",    "2",
+                                             "--listen",    "127.0.0.1:4711",
                                              "--announce",  "/tmp/x/announce", "--death-fd", "3"};
   BOOST_TEST(command.argv == expected, boost::test_tools::per_element());
 }
@@ -56,7 +56,7 @@ BOOST_AUTO_TEST_CASE(EverySlotOfAHostIsANode) {
            place + " --listen '\\''\\'\\'''\\''*:0'\\''\\'\\'''\\'' --keys /k --death-fd 0'\\'' 2>&3 3>&-; exit $?'\n";
   };
   BOOST_TEST(dry_run(plan_hosts(r, *parse_hostfile("a slots=2\nada@[fd00::7]:2222", "h"))) ==
-             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --listen 10.0.0.1:0 --nodes 3 "
+             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --nodes 3 --listen 10.0.0.1:0 "
              "--announce /tmp/x/announce --keys /k --death-fd 3\n" +
                  ssh + "-- a " + node("0") + ssh + "-- a " + node("1") + ssh + "-p 2222 -- ada@fd00::7 " + node("2"));
 }
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(RankZeroHasTheCoordinatorAndTheOthersJoinIt) {
   r.listen = "*:9000";
   r.insecure_network = true;
   BOOST_TEST(dry_run(plan_place(r, place(0, 3, "n1:9000"), "")) ==
-             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --listen '*:9000' --nodes 3 "
+             "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --nodes 3 --listen '*:9000' "
              "--announce /tmp/x/announce --insecure-network --death-fd 3\n"
              "/opt/troupe node --join ADDRESS --place 0 --listen '*:0' --insecure-network --death-fd 3\n");
   BOOST_TEST(dry_run(plan_place(r, place(2, 3, "n1:9000"), "")) ==

@@ -33,9 +33,9 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-/// `begin` is what it trains: a config, or a run to recover.
-Command coordinator_command(const LaunchRequest& request, const Words& begin, const std::string& listen, int nodes) {
-  const Words network = {"--listen", listen, "--nodes", std::to_string(nodes), "--announce", request.announce_file};
+/// `begin` is what it trains: a config and for how many nodes, or a run to recover.
+Command coordinator_command(const LaunchRequest& request, const Words& begin, const std::string& listen) {
+  const Words network = {"--listen", listen, "--announce", request.announce_file};
   return {.argv = Words{request.troupe, "train"} + begin + network + security_words(request) + Words{"--death-fd", "3"},
           .death_fd = 3};
 }
@@ -52,9 +52,9 @@ Words node_words(const LaunchRequest& request, const std::string& troupe, int pl
 LaunchPlan with_coordinator(const LaunchRequest& request, int nodes) {
   LaunchPlan plan;
   plan.announce_file = request.announce_file;
-  plan.coordinator = coordinator_command(request, request.train, request.listen, nodes);
-  plan.recover = [request, nodes](const Announcement& said) {
-    return coordinator_command(request, {"--recover", said.run_folder}, said.address, nodes);
+  plan.coordinator = coordinator_command(request, request.train + Words{"--nodes", std::to_string(nodes)}, request.listen);
+  plan.recover = [request](const Announcement& said) {
+    return coordinator_command(request, {"--recover", said.run_folder}, said.address);
   };
   return plan;
 }
