@@ -95,8 +95,11 @@ void on_down(Self self, const caf::down_msg& down) {
   const ps::Endpoint who = found->second;
   self->state.watched.erase(found);
   finish_if_done(self);
-  if (!down.reason || down.reason == caf::exit_reason::normal || self->state.phase != Phase::member) return;
-  report_down(self, who, describe(down.reason));
+  if (self->state.phase != Phase::member) return;
+  // Whoever was replaced, or told that the run is over, ends by itself, and the coordinator does not mind; of
+  // anybody else who thinks so it has to hear.
+  const bool by_itself = !down.reason || down.reason == caf::exit_reason::normal;
+  report_down(self, who, by_itself ? "it took itself for replaced" : describe(down.reason));
 }
 
 // ---- joining -------------------------------------------------------------------------------------------------------

@@ -89,13 +89,15 @@ Status UpdateLog::no_claim_above(Generation generation, Generation but) const {
   return {};
 }
 
+// A claim of our own that is being made while a commit looks is nobody else's.
 Status UpdateLog::still_owner() const {
-  Generation mine = 0;
+  Generation mine = 0, coming = 0;
   {
     std::lock_guard lock(mutex_);
     mine = claimed_;
+    coming = claiming_;
   }
-  return no_claim_above(mine);
+  return no_claim_above(mine, coming);
 }
 
 Status UpdateLog::claim_file(Generation generation) {
@@ -111,6 +113,7 @@ Status UpdateLog::claim(Generation generation) {
     std::lock_guard lock(mutex_);
     if (!health_ || generation <= claimed_) return health_;
     before = claimed_;
+    claiming_ = generation;
   }
   TROUPE_TRY(broken(claim_file(generation)));
   TROUPE_TRY(broken(no_claim_above(before, generation)));

@@ -119,6 +119,7 @@ class UpdateLog {
 
   mutable std::mutex mutex_;  ///< of all below
   Generation claimed_;
+  Generation claiming_ = 0;  ///< the claim that this owner is making
   Status health_;               ///< of the first failure
   std::vector<Segment> bases_;  ///< what the log is made of before the segment that is written
   std::shared_ptr<Output> output_;

@@ -129,12 +129,13 @@ RunStatus CoordinatorCore::status() const {
   s.phase = !begun_                      ? "waiting for nodes"
             : phase_ == Phase::ended     ? "ended"
             : !spawning_.empty()         ? "waiting for actors"
-            : phase_ == Phase::joining   ? "joining"
+            : phase_ == Phase::joining || !unacknowledged_.empty() ? "joining"
             : phase_ == Phase::duties    ? "at a step boundary"
             : stopping_                  ? "stopping"
                                          : "running";
   if (!begun_) s.waits_for = roster_.missing();
   for (const auto& [who, order] : spawning_) s.waits_for += cat(s.waits_for.empty() ? "" : ", ", who);
+  for (const Endpoint& who : unacknowledged_) s.waits_for += cat(s.waits_for.empty() ? "" : ", ", who);
   s.generation = membership_.generation;
   s.step = result_.steps;
   s.total_steps = std::max(dealer_.total_steps(), s.step);

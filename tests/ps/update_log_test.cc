@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include <troupe/ps/checkpoint/update_log.h>
 
@@ -481,6 +482,43 @@ BOOST_AUTO_TEST_CASE(ACrashWhileTheLogIsTakenOverLosesNothing) {
       BOOST_TEST(static_cast<int>(w.read(101).size()) == safe, "call " << call);
     }
   }
+}
+
+// As a thread that commits may see it: a claim is made, and whoever makes it does not know yet that it is made.
+BOOST_AUTO_TEST_CASE(ACommitBesideAClaimOfTheSameOwnerIsNotFenced) {
+  class Watched final : public FileOps {
+   public:
+    explicit Watched(std::shared_ptr<FileOps> files) : files_(std::move(files)) {}
+    Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+      auto file = files_->create(path);
+      if (path.find("claim-") != std::string::npos && on_claim) on_claim();
+      return file;
+    }
+    Result<std::unique_ptr<InputFile>> open(const std::string& path) override { return files_->open(path); }
+    Status make_folder(const std::string& path) override { return files_->make_folder(path); }
+    Status rename(const std::string& from, const std::string& to) override { return files_->rename(from, to); }
+    Status sync_folder(const std::string& path) override { return files_->sync_folder(path); }
+    Status remove_file(const std::string& path) override { return files_->remove_file(path); }
+    Status remove_folder(const std::string& path) override { return files_->remove_folder(path); }
+    Result<std::vector<std::string>> list(const std::string& path) override { return files_->list(path); }
+    Result<uint64_t> free_bytes(const std::string& path) override { return files_->free_bytes(path); }
+
+    std::function<void()> on_claim;
+
+   private:
+    std::shared_ptr<FileOps> files_;
+  };
+  World w;
+  const auto files = std::make_shared<Watched>(w.disk);
+  std::vector<int> found;
+  const auto log = std::move(*w.try_open(1, found, files));
+  BOOST_REQUIRE(add(*log, 1).has_value());
+  std::optional<Status> beside;
+  files->on_claim = [&] { beside = log->commit(); };
+  BOOST_TEST(log->claim(2).has_value());
+  BOOST_REQUIRE(beside.has_value());
+  BOOST_TEST(beside->has_value());
+  BOOST_TEST(log->safe() == 1u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
