@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <tools/launch/output.h>
+
 #include "lab.h"
 
 using namespace troupe::launch;
@@ -46,9 +48,9 @@ BOOST_AUTO_TEST_CASE(ASignalIsCountedAsShellsDo) {
 BOOST_AUTO_TEST_CASE(ANodeThatDiesIsStartedAgain) {
   Lab lab;
   lab.coordinator({"until:@again"});
-  lab.node({"once:@first", "signal:11", "out:second", "touch:@again"});
+  lab.node({"once:@first", "signal:10", "out:second", "touch:@again"});
   BOOST_TEST(lab.run() == 0);
-  BOOST_TEST(contains(lab.err(), "signal 11"));
+  BOOST_TEST(contains(lab.err(), "signal 10"));
   BOOST_TEST(contains(lab.err(), "started again"));
   BOOST_TEST(contains(lab.out(), "[node 0] second"));
 }
@@ -142,6 +144,27 @@ BOOST_AUTO_TEST_CASE(AProcessThatClosesItsOutputGoesOn) {
   lab.coordinator({"until:@done"});
   lab.node({"close:1", "close:2", "sleep:50", "touch:@done"});
   BOOST_TEST(lab.run() == 0);
+}
+
+BOOST_AUTO_TEST_CASE(AReaderThatStandsStillDoesNotKeepAnInterruptedRun) {
+  Lab lab;
+  int ends[2];
+  BOOST_REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  lab.options.out_fd = ends[1];
+  lab.coordinator({"on-term:130", "forever"});
+  lab.node({"bulk:1500000", "bulk:8000000", "pid:@goes", "forever"});
+  const pid_t launcher = lab.start();
+  BOOST_TEST(Lab::eventually([&] { return lab.log("node-0").size() > Output::kEnough; }));
+  BOOST_TEST(lab.folder.read("goes") == "");
+  ::kill(launcher, SIGTERM);
+  BOOST_TEST(lab.pid_in("goes") > 0);
+  BOOST_TEST(Lab::eventually([&] {
+    ::kill(launcher, SIGTERM);
+    return !Lab::runs(launcher);
+  }));
+  BOOST_TEST(lab.wait(launcher) == 130);
+  ::close(ends[1]);
+  ::close(ends[0]);
 }
 
 BOOST_AUTO_TEST_CASE(AReaderThatIsGoneDoesNotEndTheRun) {

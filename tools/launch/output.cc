@@ -9,7 +9,7 @@
 namespace troupe::launch {
 
 void Output::line(Stream stream, std::string_view prefix, std::string_view text) {
-  if (gone_[static_cast<int>(stream)]) return;
+  if (gone_[static_cast<int>(stream)] || waiting_bytes_ > kMost) return;
   waiting_.push_back({stream, cat(prefix, text.substr(0, room(prefix)), '\n')});
   waiting_bytes_ += waiting_.back().text.size();
 }
@@ -39,13 +39,6 @@ bool Output::write_first() {
 void Output::write_ready() {
   for (pollfd next = poll_for(); next.fd >= 0 && ::poll(&next, 1, 0) > 0; next = poll_for())
     if (!write_first()) return;
-}
-
-void Output::write_all() {
-  for (pollfd next = poll_for(); next.fd >= 0; next = poll_for()) {
-    ::poll(&next, 1, -1);
-    write_first();
-  }
 }
 
 }  // namespace troupe::launch

@@ -12,11 +12,13 @@ enum class Stream { out, err };
 
 /// The launcher's own standard output and error: whole lines, in the order in which they came, one write(2) a line.
 /// No line is longer than kMostBytes, which a pipe takes whole or not at all; so nothing comes between its bytes.
-/// A reader that is slow delays nobody until kEnough bytes wait; one that is gone is forgotten.
+/// A reader that is slow delays nobody until kEnough bytes wait, when whoever writes should wait; beyond kMost lines are
+/// left out. One that is gone is forgotten.
 class Output {
  public:
   static constexpr size_t kMostBytes = 4096;  ///< PIPE_BUF
   static constexpr size_t kEnough = 1 << 20;
+  static constexpr size_t kMost = 4 << 20;
 
   Output(int out_fd, int err_fd) : fds_{out_fd, err_fd} {}
 
@@ -31,8 +33,6 @@ class Output {
   pollfd poll_for() const;
   /// Writes what can be written without waiting.
   void write_ready();
-  /// Writes all, however long that takes.
-  void write_all();
 
  private:
   struct Line {

@@ -66,7 +66,7 @@ class Supervisor {
     carry_out(keeper_.begin(now()));
     while (!keeper_.finished()) turn();
     if (!keeper_.incidents().empty()) show_incidents();
-    output_.write_all();
+    write_rest();
     return keeper_.exit_code();
   }
 
@@ -77,6 +77,16 @@ class Supervisor {
   };
 
   Process& process(int index) { return processes_[static_cast<size_t>(index + 1)]; }
+
+  /// However long the reader takes, unless one more signal comes.
+  void write_rest() {
+    while (!output_.empty()) {
+      pollfd polls[] = {{interrupts_.fd(), POLLIN, 0}, output_.poll_for()};
+      ::poll(polls, 2, -1);
+      if (interrupts_.take()) return;
+      output_.write_ready();
+    }
+  }
 
   Moment now() const { return std::chrono::duration_cast<Moment>(std::chrono::steady_clock::now() - began_); }
 
@@ -166,8 +176,10 @@ class Supervisor {
         polls.push_back({fd, POLLIN, 0});
         sources.push_back({i, what});
       };
-      if (child->stdout_fd() >= 0 && !output_.full()) add(child->stdout_fd(), Source::What::out);
-      if (child->stderr_fd() >= 0 && !output_.full()) add(child->stderr_fd(), Source::What::err);
+      // Once interrupted, nobody who should end waits for whoever reads us.
+      const bool reads = interrupted_ || !output_.full();
+      if (child->stdout_fd() >= 0 && reads) add(child->stdout_fd(), Source::What::out);
+      if (child->stderr_fd() >= 0 && reads) add(child->stderr_fd(), Source::What::err);
       add(child->ended_fd(), Source::What::ended);
     }
     ::poll(polls.data(), polls.size(), timeout_ms());
