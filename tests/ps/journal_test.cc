@@ -432,7 +432,7 @@ BOOST_AUTO_TEST_CASE(AProcessThatEndsInAnyCallLosesNoInputThatWasKept) {
     (void)(process(true, 0).has_value() && process(false, 100).has_value() && process(false, 200).has_value());
     disk->restart(MemoryDisk::Kept::all, random);
     const auto found = links_of(disk);
-    BOOST_TEST((found ? *found : std::vector<uint32_t>{}) == kept, boost::test_tools::per_element());
+    BOOST_TEST(((found ? *found : std::vector<uint32_t>{}) == kept), call);
     BOOST_TEST((found || found.error().kind == ErrorKind::missing), call);
   }
 }
