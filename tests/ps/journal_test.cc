@@ -186,6 +186,7 @@ class Life {
     if (e.generation < w.generation) return;
     if (const auto* m = std::get_if<Membership>(&e.body)) {
       if (m->rebase && w.work && m->generation > w.generation) wrong = cat("rebase while ", w.self, " works");
+      if (m->generation == w.generation) return say(w.self, w.generation, MembershipAck{});
       w.generation = m->generation;
       say(w.self, w.generation, MembershipAck{});
     } else if (const auto* m = std::get_if<Work>(&e.body); m && m->number == w.number && !w.work) {
@@ -195,6 +196,8 @@ class Life {
         ++done[{w.work->range.epoch, w.work->range.begin}];
       w.work.reset();
       ++w.number;
+    } else {
+      return;  // it knew that
     }
     speak(w);
   }
