@@ -470,7 +470,10 @@ BOOST_AUTO_TEST_CASE(AJournalBeginsAnewWhenItIsLong) {
   journal->set_segment_bytes(2000);
   int anew = 0;
   for (uint32_t i = 0; i < 300; ++i) {
-    if (journal->long_enough()) BOOST_REQUIRE(journal->begin_anew(*core).has_value()), ++anew;
+    if (journal->long_enough()) {
+      BOOST_REQUIRE(journal->begin_anew(*core).has_value());
+      ++anew;
+    }
     BOOST_REQUIRE(journal->append(link(i)).has_value());
   }
   BOOST_TEST(anew > 2);
