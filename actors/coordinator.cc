@@ -103,9 +103,12 @@ CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<Coordinat
 CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts) {
   const ps::Endpoint self = {ps::Role::coordinator, 0, 1};
   const std::shared_ptr<ps::Transport> transport = parts.transport;
+  const bool recovered = parts.recovered;
   const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
+  const auto start = [&] { caf::anon_send(actor, std::make_shared<const Control>(StartRun{})); };
+  if (recovered) start();  // the first that it is told
   attach(actor, self, *transport);
-  caf::anon_send(actor, std::make_shared<const Control>(StartRun{}));  // it can be answered now
+  if (!recovered) start();  // it can be answered now
   return actor;
 }
 

@@ -152,4 +152,12 @@ BOOST_AUTO_TEST_CASE(AfterARebaseNothingOldIsBroughtHome) {
   BOOST_TEST(worker.said<WorkDone>().size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(ACoordinatorWhosePlaceAnotherHasTakenEndsNobody) {
+  Worker worker;
+  worker.join(1'000'001, {});
+  const Endpoint self = Worker::options().self;
+  BOOST_TEST(!worker.core.handle({kCoordinator, self, 7, Finish{}}).finished);
+  BOOST_TEST(worker.core.handle({kCoordinator, self, 1'000'001, Finish{}}).finished);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
