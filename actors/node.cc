@@ -96,9 +96,10 @@ void on_down(Self self, const caf::down_msg& down) {
   self->state.watched.erase(found);
   finish_if_done(self);
   if (self->state.phase != Phase::member) return;
-  // Whoever was replaced, or told that the run is over, ends by itself, and the coordinator does not mind; of
-  // anybody else who thinks so it has to hear.
+  // Whoever was replaced, or told that the run is over, ends by itself, and the coordinator does not mind; of anybody
+  // else who thinks so it has to hear. In one process nobody can think so wrongly.
   const bool by_itself = !down.reason || down.reason == caf::exit_reason::normal;
+  if (by_itself && !self->state.parts.join) return;
   report_down(self, who, by_itself ? "it took itself for replaced" : describe(down.reason));
 }
 

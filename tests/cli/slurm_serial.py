@@ -47,7 +47,7 @@ class Srun(Case):
         lines = sorted(line.split(maxsplit=1)[1] for line in done.stdout.splitlines())
         self.assertRegex(lines[0], r"^node --join 127\.0\.0\.1:\d+ --place 1 ")
         self.assertRegex(lines[1], r"^node --join ADDRESS --place 0 ")
-        self.assertRegex(lines[2], r"^train tiny\.toml --listen 127\.0\.0\.1:\d+ --nodes 2 ")
+        self.assertRegex(lines[2], r"^train tiny\.toml --nodes 2 --listen 127\.0\.0\.1:\d+ ")
 
     def test_a_job_that_fails_gives_srun_its_exit_code(self):
         done = self.srun(2, build / "troupe", "launch", "tiny.toml", "--set", "train.epoch=1")

@@ -9,7 +9,10 @@ using namespace troupe;
 namespace {
 
 int make(const std::string& folder) {
-  if (const Status made = ps::make_keys(folder); !made) return report(made.error());
+  if (const Status made = ps::make_keys(folder); !made) {
+    report(made.error());
+    return kBadUsage;  // nothing was begun
+  }
   std::cout << folder << ": made the keys of a run\n"
             << "  public.keys      who may connect; every process needs it\n"
             << "  coordinator.key  secret, for the coordinator's process\n"
