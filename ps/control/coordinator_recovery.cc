@@ -29,6 +29,10 @@ CoordinatorCore::Effects CoordinatorCore::recovered() {
     out.finished = result_;
     return finish(std::move(out));
   }
+  if (!begun_ && roster_.complete()) {
+    begin(out);
+    return finish(std::move(out));
+  }
   take_lost_checkpoint_again(out);
   if (awaits_snapshots()) {
     snapshots_.clear();
