@@ -130,7 +130,8 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
 
   cluster->over_processes_ = parts.coordinator.roster.nodes > 0;
   cluster->make_coordinator_ = [&system, made_of = std::move(coordinator), watch = cluster->watch_,
-                                goes_on = parts.coordinator_ended](std::shared_ptr<ps::CoordinatorCore> core, bool recovered) {
+                                goes_on = parts.coordinator_ended](std::shared_ptr<ps::CoordinatorCore> core,
+                                                                   bool recovered) {
     CoordinatorParts its = made_of;
     its.core = std::move(core);
     its.recovered = recovered;

@@ -31,8 +31,8 @@ class Cluster {
   /// reported to the observer and changes nothing.
   void change_policies(std::vector<ps::UpdateRule> rules);
 
-  /// After a coordinator that has ended: another goes on from `core`, which was told what the journal holds, and keeps what it
-  /// is told itself there. For tests: processes do it by ClusterParts::recovered.
+  /// After a coordinator that has ended: another goes on from `core`, which was told what the journal holds, and keeps
+  /// what it is told itself there. For tests: processes do it by ClusterParts::recovered.
   void replace_coordinator(std::shared_ptr<ps::CoordinatorCore> core);
 
   /// The node that watches the run's actors, for tests.

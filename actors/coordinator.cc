@@ -57,9 +57,10 @@ void keep(Self self, const Input& input) {
   if (kept) return;
   const Status gone = parts.journal->discard();  // with a gap it would mislead
   parts.journal.reset();
-  parts.observer->on_event(cat("the journal cannot be written, so that no other process can go on as the coordinator: ",
-                               kept.error().message, gone ? "" : "; and what there is of it cannot be removed, do not use it: ",
-                               gone ? "" : gone.error().message));
+  std::string event = "the journal cannot be written, so that no other process can go on as the coordinator: ";
+  event += kept.error().message;
+  if (!gone) event += "; and what there is of it cannot be removed, do not use it: " + gone.error().message;
+  parts.observer->on_event(event);
 }
 
 void tell(Self self, Input::What what) {

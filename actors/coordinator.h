@@ -11,7 +11,7 @@ namespace troupe {
 struct CoordinatorParts {
   std::shared_ptr<ps::CoordinatorCore> core;
   bool recovered = false;                 ///< the core has been told what its predecessor was, and goes on from there
-  std::shared_ptr<ps::Journal> journal;   ///< keeps what the core is told, before anything is done about it; may be null
+  std::shared_ptr<ps::Journal> journal;   ///< keeps what the core is told, before it is done; may be null
   std::shared_ptr<ps::Transport> transport;
   std::shared_ptr<RunObserver> observer;
   std::shared_ptr<Executor> files;                                        ///< where checkpoints are written

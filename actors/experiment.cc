@@ -75,8 +75,8 @@ Result<Recovery> Recovery::find(const std::string& run) {
   const std::string path = journal_folder(run);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
-    return fail(ErrorKind::missing, cat(run, ": holds no journal to go on from: the run is over, or has lived in one process; ",
-                                        "to go on from its last checkpoint use --resume"));
+    return fail(ErrorKind::missing, cat(run, ": holds no journal to go on from: the run is over, or has lived in one "
+                                        "process; to go on from its last checkpoint use --resume"));
   auto lock = ps::RunLock::take(path + "/lock");
   if (!lock) return tl::unexpected<Error>(lock.error());
   auto journal = ps::JournalFolder::open(ps::make_posix_files(), path);
@@ -200,8 +200,8 @@ void Experiment::Impl::spread() {
 Status Experiment::Impl::recover() {
   if (!options.recovery) return {};
   if (config().debug.record)
-    return fail(ErrorKind::invalid, "debug.record = true: a recording with a gap cannot be replayed; go on from the last "
-                                    "checkpoint (--resume) with --set debug.record=false");
+    return fail(ErrorKind::invalid, "debug.record = true: a recording with a gap cannot be replayed; go on from the "
+                                    "last checkpoint (--resume) with --set debug.record=false");
   lock = options.recovery->lock;
   journal = options.recovery->journal;
   auto core = journal->replay(parts.coordinator);

@@ -216,8 +216,7 @@ NodeActor::behavior_type node(Self self, std::shared_ptr<NodeParts> parts) {
   return {
       [self](const ps::EnvelopePtr& envelope) {
         if (envelope->from.role != ps::Role::coordinator) return;
-        // An older one's, which may only have been stopped. What the coordinator itself said before its last invitation
-        // and came late, it says again.
+        // An older one's, which may only have been stopped. What came late of this one's is said again.
         if (envelope->generation < self->state.generation) return;
         self->state.generation = envelope->generation;
         self->state.heard_ms = now_ms(self);

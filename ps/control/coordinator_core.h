@@ -98,18 +98,19 @@ class CoordinatorCore {
   Result<Effects> change_policies(const std::vector<UpdateRule>& rules);
   /// Says again what has not been answered.
   Effects tick();
-  /// Told to a core that has been told all that its predecessor was (journal.h), once, before anything else: it goes on
-  /// from there.
+  /// Told to a core that has been told all that its predecessor was (journal.h), once, before anything else: it goes
+  /// on from there.
   Effects recovered();
   /// How often that happened.
   int64_t recoveries() const;
   int64_t now_ms() const { return roster_.now_ms(); }
   int64_t begun_ms() const { return roster_.begun_ms(); }  ///< of its first tick
 
-  /// All of its state as bytes, and a core that is in it: it does what this one would. The options are those that this one was
-  /// made of. Without what was handed in (`on_dealt`, `replay`) and tensors of snapshots under way.
+  /// All of its state as bytes, and a core that is in it: it does what this one would. The options are those that this
+  /// one was made of. Without what was handed in (`on_dealt`, `replay`) and tensors of snapshots under way.
   std::vector<std::byte> image() const;
-  static Result<std::unique_ptr<CoordinatorCore>> restore(CoordinatorOptions options, std::span<const std::byte> image);
+  static Result<std::unique_ptr<CoordinatorCore>> restore(CoordinatorOptions options,
+                                                          std::span<const std::byte> image);
 
   const Membership& membership() const { return membership_; }
 
@@ -127,11 +128,11 @@ class CoordinatorCore {
   template <class T>
   static auto fields(T& x) {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
-                    x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_, x.last_worker_,
-                    x.replicas_, x.moving_, x.full_batch_, x.resizing_, x.slots_, x.waiting_, x.outstanding_, x.duties_,
-                    x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_, x.next_checkpoint_,
-                    x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_, x.verdicts_,
-                    x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
+                    x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
+                    x.last_worker_, x.replicas_, x.moving_, x.full_batch_, x.resizing_, x.slots_, x.waiting_,
+                    x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_,
+                    x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
+                    x.verdicts_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:

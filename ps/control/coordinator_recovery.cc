@@ -6,8 +6,8 @@
 //
 // What its predecessor was told last it may not have answered, and what was said to it since is lost: all of it is said
 // again, as after any loss. Two things are not: the tensors of snapshots, which were in its memory only, and the
-// leases, which ran on while nobody could hear. Whoever held the place before may only be stopped (a paused machine) and
-// go on one day: it is fenced by generations that it cannot reach.
+// leases, which ran on while nobody could hear. Whoever held the place before may only be stopped (a paused machine)
+// and go on one day: it is fenced by generations that it cannot reach.
 namespace troupe::ps {
 namespace {
 
@@ -29,6 +29,10 @@ CoordinatorCore::Effects CoordinatorCore::recovered() {
     out.finished = result_;
     return finish(std::move(out));
   }
+  if (!begun_ && roster_.complete()) {
+    begin(out);
+    return finish(std::move(out));
+  }
   take_lost_checkpoint_again(out);
   if (awaits_snapshots()) {
     snapshots_.clear();
@@ -43,7 +47,7 @@ CoordinatorCore::Effects CoordinatorCore::recovered() {
 void CoordinatorCore::take_lost_checkpoint_again(Effects& out) {
   if (writing_ == 0) return;
   writing_ = 0;
-  out.events.push_back("the checkpoint that was being written is lost; another is taken at this or the next step boundary");
+  out.events.push_back("the checkpoint that was being written is lost; another is taken at the next step boundary");
   if (const auto end = std::ranges::find(duties_, Duty::await_writes); end != duties_.end()) {
     if (std::ranges::find(duties_, Duty::snapshot) == duties_.end()) duties_.insert(end, Duty::snapshot);
     return;

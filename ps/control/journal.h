@@ -9,8 +9,8 @@
 #include <troupe/ps/control/coordinator_input.h>
 #include <troupe/ps/wire/codec.h>
 
-/// What a coordinator was told, kept so that another process can go on as the coordinator of the same run while its nodes
-/// live: CoordinatorCore is deterministic, so that its inputs are its state.
+/// What a coordinator was told, kept so that another process can go on as the coordinator of the same run while its
+/// nodes live: CoordinatorCore is deterministic, so that its inputs are its state.
 ///
 /// A record, little-endian; records follow each other:
 ///
@@ -19,12 +19,12 @@
 ///   u64  XXH3-64 of the body
 ///   ...  the body
 ///
-/// A journal is one or more segments, each a file by one process. A process begins one; and another when that has become
-/// long, with an image of the core, so that all before it can go. A segment's first record is its head, with an image the
-/// second is that, the others are an input each:
+/// A journal is one or more segments, each a file by one process. A process begins one; and another when that has
+/// become long, with an image of the core, so that all before it can go. A segment's first record is its head, with an
+/// image the second is that, the others are an input each:
 ///
-///   head    "troupe journal 1", segment (u64, from 1), bytes of the segment before that count (u64), whether there is an
-///           image (u8), and JournalHead
+///   head    "troupe journal 1", segment (u64, from 1), bytes of the segment before that count (u64), whether there is
+///           an image (u8), and JournalHead
 ///   image   CoordinatorCore::image
 ///   input   kind (u8, its place in CoordinatorInput::What), i64 now_ms, and what the kind has
 ///

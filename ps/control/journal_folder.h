@@ -25,8 +25,8 @@ class JournalFolder final : public Journal {
   void set_segment_bytes(uint64_t bytes) { segment_bytes_ = bytes; }
 
   const JournalHead& head() const { return head_; }
-  /// The core of a run with these options as all that was kept left it; begins a segment behind that. ErrorKind::corrupt:
-  /// damage.
+  /// The core of a run with these options as all that was kept left it; begins a segment behind that.
+  /// ErrorKind::corrupt: damage.
   Result<std::unique_ptr<CoordinatorCore>> replay(const CoordinatorOptions& options);
   /// The same for a caller that only looks: the image that the journal begins with, if any, and each input behind it.
   Status read(const std::function<Status(std::span<const std::byte>)>& take_image,
@@ -39,7 +39,8 @@ class JournalFolder final : public Journal {
   Status discard() override;
 
  private:
-  JournalFolder(std::shared_ptr<FileOps> files, std::string folder) : files_(std::move(files)), folder_(std::move(folder)) {}
+  JournalFolder(std::shared_ptr<FileOps> files, std::string folder)
+      : files_(std::move(files)), folder_(std::move(folder)) {}
   Status begin_segment();
   size_t first_needed(const std::vector<std::string>& names) const;
   Status write(std::span<const std::byte> record);

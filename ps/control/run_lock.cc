@@ -24,8 +24,8 @@ Result<std::shared_ptr<RunLock>> RunLock::take(const std::string& path) {
   if (file.get() < 0) return fail(ErrorKind::failed, cat("cannot open ", path, ": ", std::strerror(errno)));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return fail(ErrorKind::failed, cat("cannot lock ", path, ": ", std::strerror(errno)));
-    return fail(ErrorKind::invalid, cat("the run's coordinator lives", holder(file.get()), ", though it may be stopped: it holds ",
-                                        path, "; end it first"));
+    return fail(ErrorKind::invalid, cat("the run's coordinator lives", holder(file.get()),
+                                        ", though it may be stopped: it holds ", path, "; end it first"));
   }
   const std::string self = cat(::getpid());
   if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), self.data(), self.size(), 0) < 0)

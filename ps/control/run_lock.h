@@ -7,8 +7,8 @@
 
 namespace troupe::ps {
 
-/// Held by the process that coordinates the run of a folder, alive or stopped, until it has ended: the system lets it go
-/// even after kill -9 (flock). The file names its holder.
+/// Held by the process that coordinates the run of a folder, alive or stopped, until it has ended: the system lets it
+/// go even after kill -9 (flock). The file names its holder.
 class RunLock {
  public:
   /// `path`: a file, made where there is none. ErrorKind::invalid where another process holds it.

@@ -33,7 +33,8 @@ WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
     return out;
   }
   if (std::holds_alternative<Finish>(envelope.body)) {
-    out.finished = envelope.generation >= membership_.generation;  // a coordinator's whose place another has taken ends nobody
+    // A coordinator whose place another has taken ends nobody.
+    out.finished = envelope.generation >= membership_.generation;
     return out;
   }
   // What an older generation said is asked for again under the new one.

@@ -67,7 +67,8 @@ void Oracle::said(const ps::Envelope& e) {
 
 void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   if (work.kind == ps::Work::Kind::train) last_step_ = std::max(last_step_, work.step);
-  Dealt dealt{work, layouts_.at(e.generation)};
+  // A coordinator that has just been started again may repeat work before it invites anybody.
+  Dealt dealt{work, std::prev(layouts_.upper_bound(e.generation))->second};
   const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
   if (!first) {
     const ps::Work& before = found->second.work;

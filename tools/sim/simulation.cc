@@ -263,12 +263,15 @@ class Simulation {
                                : ps::CoordinatorCore::restore(scenario_.coordinator, image_);
     if (!core) return oracle_.violated("end", "the coordinator cannot go on: " + core.error().message);
     ps::JournalReader reader(journal_);
+    ps::Outbox unsaid;  // what followed from the last input
     for (;;) {
       const auto input = reader.next();
       if (!input) return oracle_.violated("end", "the journal is damaged: " + input.error().message);
       if (!*input) break;
-      (void)ps::tell(**core, **input);
+      if (auto effects = ps::tell(**core, **input)) unsaid = std::move(effects->send);
     }
+    for (const Envelope& e : unsaid)  // the coordinator knows from its journal that the work is done
+      if (std::holds_alternative<ps::WorkDoneAck>(e.body)) oracle_.said(e);
     journal_.resize(reader.consumed());
     note([&] { return cat("the coordinator goes on from ", journal_.size(), " bytes"); });
     cluster_->replace_coordinator(std::move(*core));

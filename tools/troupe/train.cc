@@ -194,8 +194,8 @@ Status announce(const TrainArguments& arguments, const std::string& address, con
 Result<ps::LoadedConfig> recover(TrainArguments& arguments) {
   if (!arguments.config.path.empty() || !arguments.config.overrides.empty() || arguments.nodes > 0 ||
       !arguments.options.run_dir.empty() || !arguments.options.resume.empty() || !arguments.options.replay.empty())
-    return fail(ErrorKind::invalid, "--recover goes on with the run as it is: it takes neither CONFIG, --set, --nodes, --run-dir, "
-                                    "--resume nor --replay");
+    return fail(ErrorKind::invalid, "--recover goes on with the run as it is: it takes neither CONFIG, --set, --nodes, "
+                                    "--run-dir, --resume nor --replay");
   auto found = Recovery::find(arguments.recover);
   if (!found) return fail("--recover " + arguments.recover, found.error());
   arguments.options.recovery = std::move(*found);

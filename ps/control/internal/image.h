@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-/// The state of plain objects as bytes: numbers little-endian, texts and containers behind their size (u32). Which fields
-/// there are in which order is said once, by `fields(x)` or a static `fields` of the type, a tuple of references, for both
-/// directions.
+/// The state of plain objects as bytes: numbers little-endian, texts and containers behind their size (u32). Which
+/// fields there are in which order is said once, by `fields(x)` or a static `fields` of the type, a tuple of
+/// references, for both directions.
 namespace troupe::ps {
 
 template <class T, class Struct>
