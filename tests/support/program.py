@@ -56,9 +56,9 @@ class Case(unittest.TestCase):
     def environment(self, more=()):
         return {name: value for name, value in os.environ.items() if not name.startswith("TROUPE_")} | dict(more)
 
-    def start(self, *arguments, **options):
-        """`troupe ARGUMENTS` as a process of its own, its standard output a pipe."""
-        process = subprocess.Popen([build / "troupe", *map(str, arguments)], cwd=self.folder, env=self.environment(),
+    def start(self, *arguments, before=(), **options):
+        """`troupe ARGUMENTS` as a process of its own, its standard output a pipe. `before` as for `troupe`."""
+        process = subprocess.Popen([*before, build / "troupe", *map(str, arguments)], cwd=self.folder, env=self.environment(),
                                    **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options))
         self.addCleanup(self.end, process)
         return process

@@ -1,6 +1,7 @@
 #include "bench_peer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <future>
 #include <iostream>
 #include <stdexcept>
+#include <thread>
 
 #include <troupe/actors/mail.h>
 #include <troupe/actors/server.h>
@@ -24,6 +26,9 @@ namespace {
 const ps::Endpoint kServer{ps::Role::server, 0, 1}, kCoordinator{ps::Role::coordinator, 0, 1},
     kWorker{ps::Role::worker, 0, 1};
 constexpr uint32_t kWorkerNode = 0, kServerNode = 1;
+constexpr auto kPatience = std::chrono::seconds(20);  // with the other process, before a measurement is given up
+
+using Done = std::shared_ptr<std::promise<void>>;
 
 std::shared_ptr<const ps::Layout> layout_of(const BenchPeer::Options& o) {
   ps::LayoutOptions layout;
@@ -66,7 +71,7 @@ struct Client {
   std::vector<int> missing;       ///< answers of the operation under way, by parcel
   BenchPeer::Operation operation{};
   int64_t left = 0, under_way = 0;
-  std::promise<void>* done = nullptr;
+  Done done;
 
   void begin(ps::ParcelId parcel) {
     --left, ++under_way;
@@ -94,15 +99,18 @@ struct Client {
   void hear(const ps::Envelope& envelope) {
     if (const auto* ack = std::get_if<ps::PushAck>(&envelope.body)) answered(ack->parcel);
     if (const auto* reply = std::get_if<ps::PullReply>(&envelope.body)) answered(reply->parcel);
-    if (const auto* refused = std::get_if<ps::Refused>(&envelope.body))
-      TROUPE_CHECK(false, "the server refused parcel ", refused->parcel, ": ", refused->detail);
+    const auto* refused = std::get_if<ps::Refused>(&envelope.body);
+    if (refused && done)
+      std::exchange(done, nullptr)
+          ->set_exception(std::make_exception_ptr(std::runtime_error(
+              cat("the server refused parcel ", refused->parcel, ": ", refused->detail))));
   }
 };
 
 struct Order {
   BenchPeer::Operation operation{};
   int64_t count = 0;
-  std::promise<void>* done = nullptr;
+  Done done;
 };
 using OrderPtr = std::shared_ptr<const Order>;
 
@@ -110,7 +118,9 @@ using OrderPtr = std::shared_ptr<const Order>;
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(OrderPtr)
 
+/// Its end ends all of it, also where the constructor of the whole has failed half-way.
 struct BenchPeer::Impl {
+  ~Impl();
   Options options;
   pid_t child = -1;
   int child_input = -1;
@@ -120,7 +130,43 @@ struct BenchPeer::Impl {
   caf::actor worker;
 
   ps::NodeAddress start_child(const ps::NodeAddress& own);
+  void start_worker();
+  /// The server knows its workers and the layout.
+  void tell_membership();
+  void end_child();
 };
+
+BenchPeer::Impl::~Impl() {
+  if (network) network->close();
+  if (worker) caf::anon_send_exit(std::exchange(worker, nullptr), caf::exit_reason::user_shutdown);
+  if (child > 0) end_child();
+}
+
+/// It ends with its standard input; if not, it is ended.
+void BenchPeer::Impl::end_child() {
+  ::close(child_input);
+  const double until_s = now_s() + 5;
+  while (::waitpid(child, nullptr, WNOHANG) == 0) {
+    if (now_s() > until_s) ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+namespace {
+
+/// A line of the pipe, without its end; empty where none comes.
+std::string read_line(int from) {
+  std::string line;
+  for (pollfd file{from, POLLIN, 0}; ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
+    char byte = 0;
+    if (::read(from, &byte, 1) != 1) return "";
+    if (byte == '\n') return line;
+    line += byte;
+  }
+  return "";
+}
+
+}  // namespace
 
 ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
   int in[2], out[2];
@@ -144,8 +190,7 @@ ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
   const std::string line = line_of(own);
   if (::write(child_input, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     throw std::runtime_error("the other process does not read");
-  std::string answer;
-  for (char byte = 0; ::read(out[0], &byte, 1) == 1 && byte != '\n';) answer += byte;
+  const std::string answer = read_line(out[0]);
   ::close(out[0]);
   if (answer.empty()) throw std::runtime_error("the other process did not come up");
   return address_of(answer + '\n');
@@ -156,14 +201,20 @@ BenchPeer::BenchPeer(Options options) : impl_(std::make_unique<Impl>()) {
   impl_->network = open(options, kWorkerNode);
   const ps::NodeAddress own = impl_->network->address();
   impl_->network->set_routes(routes(own, impl_->start_child(own)));
+  impl_->start_worker();
+  impl_->tell_membership();
+}
 
+BenchPeer::~BenchPeer() = default;
+
+void BenchPeer::Impl::start_worker() {
   auto client = std::make_shared<Client>();
-  client->network = impl_->network;
+  client->network = network;
   client->parcels = options.parcels;
   client->gradients = synthetic_gradients(synthetic_layers(options.parcels, options.elements));
   client->steps.assign(options.parcels, 0);
   client->missing.assign(options.parcels, 0);
-  impl_->worker = impl_->system.spawn([client](caf::event_based_actor*) -> caf::behavior {
+  worker = system.spawn([client](caf::event_based_actor*) -> caf::behavior {
     return {[client](const ps::EnvelopePtr& envelope) { client->hear(*envelope); },
             [client](const OrderPtr& order) {
               client->operation = order->operation;
@@ -172,43 +223,37 @@ BenchPeer::BenchPeer(Options options) : impl_(std::make_unique<Impl>()) {
               for (ps::ParcelId p = 0; p < client->parcels && client->left > 0; ++p) client->begin(p);
             }};
   });
-  impl_->network->attach(kWorker, [to = impl_->worker](ps::EnvelopePtr e) { caf::anon_send(to, std::move(e)); });
+  network->attach(kWorker, [to = worker](ps::EnvelopePtr e) { caf::anon_send(to, std::move(e)); });
+}
 
-  std::promise<void> joined;
-  std::atomic<bool> heard{false};
-  impl_->network->attach(kCoordinator, [&](const ps::EnvelopePtr& envelope) {
-    if (std::holds_alternative<ps::MembershipAck>(envelope->body) && !heard.exchange(true)) joined.set_value();
+void BenchPeer::Impl::tell_membership() {
+  const auto joined = std::make_shared<std::promise<void>>();
+  const auto heard = std::make_shared<std::atomic<bool>>(false);
+  network->attach(kCoordinator, [joined, heard](const ps::EnvelopePtr& envelope) {
+    if (std::holds_alternative<ps::MembershipAck>(envelope->body) && !heard->exchange(true)) joined->set_value();
   });
   ps::Membership membership;
   membership.generation = 1;
   membership.workers = membership.servers = {1};
   membership.layout = layout_of(options);
   membership.rebase = 0;
-  auto there = joined.get_future();
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    impl_->network->send({kCoordinator, kServer, 1, membership});
-    if (there.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready) {
-      impl_->network->attach(kCoordinator, [](const ps::EnvelopePtr&) {});
-      return;
-    }
-  }
+  auto there = joined->get_future();
+  const double until_s = now_s() + std::chrono::duration<double>(kPatience).count();
+  do {
+    network->send({kCoordinator, kServer, 1, membership});
+    if (there.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready) return;
+  } while (now_s() < until_s);
   throw std::runtime_error("the server in the other process did not answer");
 }
 
-BenchPeer::~BenchPeer() {
-  impl_->network->close();
-  caf::anon_send_exit(impl_->worker, caf::exit_reason::user_shutdown);
-  impl_->worker = nullptr;
-  ::close(impl_->child_input);
-  ::waitpid(impl_->child, nullptr, 0);
-}
-
 double BenchPeer::run(Operation operation, int64_t count) {
-  std::promise<void> done;
+  const auto done = std::make_shared<std::promise<void>>();
+  auto answered = done->get_future();
   const double begin_s = now_s();
-  caf::anon_send(impl_->worker, std::make_shared<const Order>(Order{operation, count, &done}));
-  if (done.get_future().wait_for(std::chrono::seconds(60)) != std::future_status::ready)
-    throw std::runtime_error("no answer for a minute: a message was lost");
+  caf::anon_send(impl_->worker, std::make_shared<const Order>(Order{operation, count, done}));
+  if (answered.wait_for(kPatience) != std::future_status::ready)
+    throw std::runtime_error(cat("no answer for ", kPatience.count(), " s: a message was lost"));
+  answered.get();
   return now_s() - begin_s;
 }
 
@@ -223,7 +268,8 @@ int serve_bench(const BenchPeer::Options& options) {
   parts.options.self = kServer;
   parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
   parts.options.global_batch = 1;
-  parts.shard = std::make_unique<ps::Shard>(parts.options, ps::make_null_store(), [](const ps::Slice& slice) {
+  parts.store = ps::make_null_store();
+  parts.shard = std::make_unique<ps::Shard>(parts.options, parts.store, [](const ps::Slice& slice) {
     return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
   });
   parts.transport = network;
