@@ -72,7 +72,7 @@ void Oracle::said(const ps::Envelope& e) {
 
 void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   if (work.kind == ps::Work::Kind::train) last_step_ = std::max(last_step_, work.step);
-  Dealt dealt{work, layouts_.at(e.generation)};
+  Dealt dealt{work, layout_of(e.generation)};
   const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
   if (!first) {
     const ps::Work& before = found->second.work;
@@ -141,7 +141,7 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
     return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
                                    push.step, ", should be ", samples, " (", finite, ")"));
   if (samples == 0) return;
-  const ps::Layout& layout = *layouts_.at(e.generation);
+  const ps::Layout& layout = *layout_of(e.generation);
   const auto& slices = layout.parcels[push.parcel].slices;
   for (size_t i = 0; i < slices.size(); ++i) {
     const ps::Slice& s = layout.slices[slices[i]];
@@ -175,7 +175,7 @@ ReferenceSlice& Oracle::slice(ps::SliceId id) {
 void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
   const ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("exactly-once", cat(e.from, " acknowledges before it has a store"));
-  for (const ps::SliceId id : layouts_.at(e.generation)->parcels[ack.parcel].slices) {
+  for (const ps::SliceId id : layout_of(e.generation)->parcels[ack.parcel].slices) {
     if (scenario_.over_hosts()) told_.insert({id, e.to.index, ack.step});
     if (!server->slices.at(id).has(e.to.index, ack.step))
       return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ",
@@ -191,7 +191,7 @@ void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
 }
 
 void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, ReferenceServer& server) {
-  const ps::Parcel& parcel = layouts_.at(e.generation)->parcels[reply.parcel];
+  const ps::Parcel& parcel = layout_of(e.generation)->parcels[reply.parcel];
   const auto wrong = [&](const std::string& what) {
     violated("staleness", cat(e.from, " answers a read of parcel ", reply.parcel, " (", describe(parcel.policy),
                               ") for step ", reply.step, " of ", e.to, ": ", what));
@@ -236,8 +236,11 @@ void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
   ReferenceServer* server = view_of(e.from);
   if (!server) return violated("checkpoint", cat(e.from, " gives a snapshot before it has a store"));
   if (e.from.incarnation < server->owner) return;  // nobody listens
+  bool first = false;
   if (!cuts_.empty() && cuts_.back().round == reply.round)
-    for (auto& [id, s] : server->slices) cuts_.back().slices.try_emplace(id, s.current(), s.updates());
+    for (auto& [id, s] : server->slices)
+      first = cuts_.back().slices.try_emplace(id, s.current(), s.updates()).second || first;
+  if (scenario_.over_hosts() && !first) return;  // said again, and late: training may have gone on
   if (reply.slices.size() != server->slices.size())
     violated("checkpoint", cat(e.from, " gives ", reply.slices.size(), " slices of ", server->slices.size()));
   for (const ps::SliceState& state : reply.slices) {

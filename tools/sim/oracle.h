@@ -85,6 +85,10 @@ class Oracle {
   /// What `server` knows: the store, or what was in it when another took it over. Null: it never opened it.
   ReferenceServer* view_of(const ps::Endpoint& server);
   ReferenceSlice& slice(ps::SliceId id);
+  /// A coordinator that was started again answers under a generation before it invites to it.
+  const std::shared_ptr<const ps::Layout>& layout_of(ps::Generation generation) const {
+    return std::prev(layouts_.upper_bound(generation))->second;
+  }
   void take(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push, ps::SliceId id,
             const Tensor& gradient);
   double rate(const ReferenceServer& server, const ReferenceSlice& slice, ps::WorkerId worker, int64_t samples) const;

@@ -56,7 +56,7 @@ void Oracle::keep_versions(const ReferenceServer& server, const ps::Envelope& ev
 }
 
 void Oracle::check_held_reply(const ps::Envelope& e, const ps::PullReply& reply, ReferenceServer& server) {
-  const ps::Parcel& parcel = layouts_.at(e.generation)->parcels[reply.parcel];
+  const ps::Parcel& parcel = layout_of(e.generation)->parcels[reply.parcel];
   if (!parcel.policy.immediate()) return check_reply(e, reply, server);
   for (size_t i = 0; i < parcel.slices.size(); ++i) {
     const auto values = reply.values.at(i).span<float>();

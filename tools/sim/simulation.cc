@@ -84,6 +84,15 @@ class WatchedStore final : public ps::ShardStore {
   Oracle& oracle_;
 };
 
+class Events final : public RunObserver {
+ public:
+  explicit Events(std::function<void(const std::string&)> hear) : hear_(std::move(hear)) {}
+  void on_event(const std::string& event) override { hear_(event); }
+
+ private:
+  std::function<void(const std::string&)> hear_;
+};
+
 class SimulatedSource final : public GradientSource {
  public:
   SimulatedSource(const Scenario& scenario, ps::WorkerId worker, std::shared_ptr<bool> current, Oracle& oracle)
@@ -287,6 +296,7 @@ class Simulation {
       return {};
     };
     parts.transport = network_;
+    parts.observer = std::make_shared<Events>([this](const std::string& event) { note([&] { return "* " + event; }); });
     parts.retry_interval = std::chrono::milliseconds(kRetryMs);
     return parts;
   }
@@ -491,6 +501,7 @@ class Simulation {
   void crash(std::optional<Endpoint> who) {
     if (!who) return;
     note([&] { return cat(*who, " crashes"); });
+    disturbed_.insert(homes_.at(*who));
     const caf::strong_actor_ptr victim = attached_.at(*who);
     detach(homes_.at(*who), *who);
     dead_.insert(*who);
@@ -631,7 +642,8 @@ class Simulation {
     for (const auto& process : processes_) {
       disturbed_.insert(process->number);
       const bool apart = (m.group >> process->place & 1) != ((m.group & Mishap::kCoordinatorBit) != 0);
-      if (process->alive && apart) cluster_->link_lost(static_cast<uint32_t>(process->place));
+      const bool may_be_lost = scenario_.coordinator.replicas || !scenario_.hosts[process->place].takes_servers;
+      if (process->alive && apart && may_be_lost) cluster_->link_lost(static_cast<uint32_t>(process->place));
     }
   }
 
@@ -657,9 +669,12 @@ class Simulation {
 
   /// With its server's, the one copy that there was got lost; or every worker did.
   bool had_to_fail(const std::string& why) const {
+    const auto says = [&](const char* text) { return why.find(text) != std::string::npos; };
+    if (stopped_ && says("stopped before it began")) return true;
     if (!scenario_.over_hosts() || disturbed_.empty()) return false;
-    if (why.find("elastic.min_workers") != std::string::npos) return true;
-    if (why.find("had not caught up") == std::string::npos) return false;
+    if (says("elastic.min_workers")) return true;
+    if (!scenario_.coordinator.replicas && says("it has not been heard of for")) return true;  // cut and paused, too long
+    if (!says("had not caught up")) return false;
     for (ps::ServerId s = 0; s < scenario_.servers(); ++s)
       if (why.find(cat("server ", s, " ended")) != std::string::npos && synced_[s])
         return disturbed_.count(homes_.at(synced_[s]->second)) > 0 || synced_[s]->first != newest_server(s);
