@@ -251,7 +251,9 @@ void CoordinatorCore::apply_resize(Effects& out) {
 void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& reason) {
   const std::string what = cat("server ", s, " ended: ", reason);
   moving_.erase(s);
-  const bool replicated = !replicas_.empty() && replicas_[s].synced == server(s);
+  // Its replica's node may have been lost in the same moment.
+  const auto beside = roster_.home(Role::replica, s);
+  const bool replicated = !replicas_.empty() && replicas_[s].synced == server(s) && beside && roster_.knows(*beside);
   if (!replicated && !options_.servers_recover) {
     fail_run(out, cat(what, options_.replicas ? "; its replica had not caught up" : "",
                       "; what it held since the last checkpoint is gone: resume from there (--resume)"));
@@ -346,8 +348,8 @@ void CoordinatorCore::order_replicas(Effects& out) {
     const auto target = moving_.find(s);
     if (!options_.replicas && target == moving_.end()) continue;
     if (slot.here || !home || spawning_.count(server(s)) > 0 || !roster_.knows(*home)) continue;
-    const auto beside = target != moving_.end() && roster_.knows(target->second) ? std::optional(target->second)
-                                                                                  : roster_.beside(*home, Role::server);
+    const bool there = target != moving_.end() && roster_.knows(target->second) && !roster_.leaving(target->second);
+    const auto beside = there ? std::optional(target->second) : roster_.beside(*home, Role::server);
     if (!beside) {
       if (!slot.said) out.events.push_back(cat("server ", s, " has no replica: there is no other node that takes servers"));
       slot.said = true;

@@ -38,7 +38,8 @@ CoordinatorCore::Effects CoordinatorCore::recovered() {
     snapshots_.clear();
     ++round_;
   }
-  if (begun_ && spawning_.empty()) invite(out);
+  if (!begun_ && roster_.complete()) begin(out);
+  else if (begun_ && spawning_.empty()) invite(out);
   return finish(std::move(out));
 }
 

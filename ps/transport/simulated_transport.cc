@@ -4,6 +4,10 @@ namespace troupe::ps {
 
 void SimulatedTransport::send(Envelope envelope) {
   ++counts_.sent;
+  if (cut_ && cut_(envelope)) {
+    ++counts_.cut;
+    return;
+  }
   const bool lost = random_.chance(faults_.loss);
   const bool doubled = random_.chance(faults_.duplication);
   counts_.lost += lost;

@@ -35,14 +35,20 @@ class SimulatedTransport final : public Transport {
   void deliver_next();
 
   /// From now on, no faults: for the end of a simulation, when everything must come to rest.
-  void heal() { faults_ = {0, 0, faults_.min_delay_us, faults_.min_delay_us + 1}; }
+  void heal() {
+    faults_ = {0, 0, faults_.min_delay_us, faults_.min_delay_us + 1};
+    cut_ = {};
+  }
+
+  /// Which messages meet a link that is cut (a partition), asked as each is sent: they are lost.
+  void cut(std::function<bool(const Envelope&)> is_cut) { cut_ = std::move(is_cut); }
 
   /// Sees every message as it is handed over (an oracle, a trace).
   void on_delivery(std::function<void(const Envelope&)> observer) { observer_ = std::move(observer); }
 
   /// That the injector injects what it says: counted, for its own test.
   struct Counts {
-    int64_t sent = 0, lost = 0, doubled = 0, delivered = 0, unattached = 0;
+    int64_t sent = 0, lost = 0, doubled = 0, delivered = 0, unattached = 0, cut = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -53,6 +59,7 @@ class SimulatedTransport final : public Transport {
   std::map<Endpoint, Sink> sinks_;
   std::multimap<int64_t, EnvelopePtr> under_way_;  ///< equal times: first in, first out
   std::function<void(const Envelope&)> observer_;
+  std::function<bool(const Envelope&)> cut_;
   Counts counts_;
 };
 

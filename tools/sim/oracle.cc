@@ -30,7 +30,8 @@ Oracle::Oracle(const Scenario& scenario, uint64_t run_seed)
       run_seed_(run_seed),
       sampler_(scenario.coordinator.dealer.train_samples, run_seed, scenario.shuffle),
       servers_(scenario.servers()),
-      last_step_(scenario.coordinator.resume ? scenario.coordinator.resume->step - 1 : -1) {}
+      last_step_(scenario.coordinator.resume ? scenario.coordinator.resume->step - 1 : -1),
+      logs_(scenario.servers()) {}
 
 void Oracle::violated(const char* rule, std::string what) {
   if (!violation_) violation_ = cat(rule, ": ", what);
@@ -59,6 +60,10 @@ void Oracle::said(const ps::Envelope& e) {
     on(e, *done_ack);
   else if (const auto* verdict = std::get_if<ps::Verdict>(&e.body))
     on(e, *verdict);
+  else if (const auto* held = std::get_if<ps::ReplicateAck>(&e.body))
+    on(e, *held);
+  else if (const auto* spawn = std::get_if<ps::Spawn>(&e.body); spawn && spawn->takes_over)
+    take_overs_[spawn->who] = *spawn->takes_over;
   else if (const auto* fault = std::get_if<ps::Fault>(&e.body))
     violated("end", cat(e.from, " says: ", fault->what));
   else if (const auto* r = std::get_if<ps::Refused>(&e.body); r && r->reason == ps::Refused::Reason::malformed)
@@ -68,7 +73,7 @@ void Oracle::said(const ps::Envelope& e) {
 void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   if (work.kind == ps::Work::Kind::train) last_step_ = std::max(last_step_, work.step);
   // A coordinator that has just been started again may repeat work before it invites anybody.
-  Dealt dealt{work, std::prev(layouts_.upper_bound(e.generation))->second};
+  Dealt dealt{work, layout_of(e.generation)};
   const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
   if (!first) {
     const ps::Work& before = found->second.work;
@@ -137,7 +142,7 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
     return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
                                    push.step, ", should be ", samples, " (", finite, ")"));
   if (samples == 0) return;
-  const ps::Layout& layout = *layouts_.at(e.generation);
+  const ps::Layout& layout = *layout_of(e.generation);
   const auto& slices = layout.parcels[push.parcel].slices;
   for (size_t i = 0; i < slices.size(); ++i) {
     const ps::Slice& s = layout.slices[slices[i]];
@@ -155,6 +160,8 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
 ReferenceServer* Oracle::view_of(const ps::Endpoint& server) {
   ReferenceServer& now = servers_[server.index];
   if (now.owner == server.incarnation) return &now;
+  // Whatever an old one says follows from what its successor has.
+  if (scenario_.over_hosts()) return server.incarnation < now.owner ? &now : nullptr;
   const auto found = replaced_.find(server);
   return found == replaced_.end() ? nullptr : &found->second;
 }
@@ -169,26 +176,28 @@ ReferenceSlice& Oracle::slice(ps::SliceId id) {
 void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
   const ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("exactly-once", cat(e.from, " acknowledges before it has a store"));
-  for (const ps::SliceId id : server->layout->parcels[ack.parcel].slices)
+  for (const ps::SliceId id : layout_of(e.generation)->parcels[ack.parcel].slices) {
+    if (scenario_.over_hosts()) told_.insert({id, e.to.index, ack.step});
     if (!server->slices.at(id).has(e.to.index, ack.step))
       return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ",
                                           e.to, ", which is not stored"));
+  }
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
   ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("staleness", cat(e.from, " answers before it has a store"));
+  if (scenario_.over_hosts()) return check_held_reply(e, reply, *server);
   check_reply(e, reply, *server);
 }
 
 void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, ReferenceServer& server) {
-  const ps::Parcel& parcel = server.layout->parcels[reply.parcel];
+  const ps::Parcel& parcel = layout_of(e.generation)->parcels[reply.parcel];
   const auto wrong = [&](const std::string& what) {
     violated("staleness", cat(e.from, " answers a read of parcel ", reply.parcel, " (", describe(parcel.policy),
                               ") for step ", reply.step, " of ", e.to, ": ", what));
   };
-  // Policies are the coordinator's, not what the server makes of them.
-  const ps::Policy& policy = layouts_.at(server.generation)->parcels[reply.parcel].policy;
+  const ps::Policy& policy = parcel.policy;  // the coordinator's, not what the server makes of it
   for (size_t i = 0; i < parcel.slices.size(); ++i) {
     ReferenceSlice& s = server.slices.at(parcel.slices[i]);
     const ps::Step slowest = server.slowest(s.slice().id);
@@ -205,9 +214,13 @@ void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, Refe
     const std::vector<double> expected = policy.immediate() ? s.current() : s.before(reply.step);
     if (const std::string d = difference(values, expected); !d.empty())
       return wrong(cat("slice ", s.slice().id, ", ", d));
-    auto& known = read_.try_emplace({s.slice().id, hash_of(values)}, slowest).first->second;
-    known = std::max(known, slowest);
+    remember_read(s.slice().id, values, slowest);
   }
+}
+
+void Oracle::remember_read(ps::SliceId slice, std::span<const float> values, ps::Step slowest) {
+  auto& known = read_.try_emplace({slice, hash_of(values)}, slowest).first->second;
+  known = std::max(known, slowest);
 }
 
 /// Where a worker's part of a step has been counted, what it reads for that step may be newer: an old copy of a
@@ -223,8 +236,12 @@ bool Oracle::repeated(const ReferenceSlice& s, ps::WorkerId worker, ps::Step ste
 void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
   ReferenceServer* server = view_of(e.from);
   if (!server) return violated("checkpoint", cat(e.from, " gives a snapshot before it has a store"));
+  if (e.from.incarnation < server->owner) return;  // nobody listens
+  bool first = false;
   if (!cuts_.empty() && cuts_.back().round == reply.round)
-    for (auto& [id, s] : server->slices) cuts_.back().slices.try_emplace(id, s.current(), s.updates());
+    for (auto& [id, s] : server->slices)
+      first = cuts_.back().slices.try_emplace(id, s.current(), s.updates()).second || first;
+  if (scenario_.over_hosts() && !first) return;  // said again, and late: training may have gone on
   if (reply.slices.size() != server->slices.size())
     violated("checkpoint", cat(e.from, " gives ", reply.slices.size(), " slices of ", server->slices.size()));
   for (const ps::SliceState& state : reply.slices) {
@@ -396,7 +413,8 @@ std::string Oracle::check_samples(const ps::DealerState& state, size_t ranges) c
   return {};
 }
 
-void Oracle::finished(const ps::RunResult& result, bool stopped) {
+void Oracle::finished(const ps::RunResult& result, bool stopped, bool excused) {
+  if (excused && result.outcome == ps::Outcome::failed) return;
   if (result.outcome == ps::Outcome::failed) return violated("end", "the run failed: " + result.failure);
   if (result.outcome == ps::Outcome::interrupted && !stopped)
     return violated("end", "the run was interrupted by nobody");

@@ -36,7 +36,10 @@ class Oracle {
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
   void evaluates(ps::WorkerId worker, std::span<const Tensor> weights);
   void checkpointed(const ps::CheckpointRequest& request);
-  void finished(const ps::RunResult& result, bool stopped);
+  /// `server` gives the replica `replica` an image, which stands for all that it has stored.
+  void imaged(const ps::Endpoint& server, ps::Incarnation replica);
+  /// `excused`: it had to fail.
+  void finished(const ps::RunResult& result, bool stopped, bool excused = false);
 
   void violated(const char* rule, std::string what);
   /// The first violation: "exactly-once: ...".
@@ -66,6 +69,13 @@ class Oracle {
   void on(const ps::Envelope& envelope, const ps::Verdict& verdict);
   void on(const ps::Envelope& envelope, const ps::Snapshot& snapshot);
 
+  // Over several processes (oracle_replicated.cc).
+  void on(const ps::Envelope& envelope, const ps::ReplicateAck& ack);
+  void go_on_from_replica(ps::ServerId id, const ps::Endpoint& successor);
+  void keep_versions(const ReferenceServer& server, const ps::Envelope& event);
+  void check_held_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
+
+  void store_event(ReferenceServer& server, const ps::Envelope& event);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Membership& membership);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push);
   void store(ReferenceServer& server, const ps::Envelope& event, const ps::Pull& pull);
@@ -75,12 +85,17 @@ class Oracle {
   /// What `server` knows: the store, or what was in it when another took it over. Null: it never opened it.
   ReferenceServer* view_of(const ps::Endpoint& server);
   ReferenceSlice& slice(ps::SliceId id);
+  /// A coordinator that was started again answers under a generation before it invites to it.
+  const std::shared_ptr<const ps::Layout>& layout_of(ps::Generation generation) const {
+    return std::prev(layouts_.upper_bound(generation))->second;
+  }
   void take(ReferenceServer& server, const ps::Envelope& event, const ps::Push& push, ps::SliceId id,
             const Tensor& gradient);
   double rate(const ReferenceServer& server, const ReferenceSlice& slice, ps::WorkerId worker, int64_t samples) const;
   void settle(ReferenceServer& server, ReferenceSlice& slice, ps::Step step, const ps::Verdict& verdict);
   void reduce(ReferenceSlice& slice, ps::Step before);
   void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
+  void remember_read(ps::SliceId slice, std::span<const float> values, ps::Step slowest);
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
   bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
@@ -112,6 +127,19 @@ class Oracle {
   std::map<ps::Step, ps::Verdict> verdicts_;
   std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;  ///< slowest clock by hash of values read
   ps::Step last_step_;                                         ///< dealt
+
+  /// What a server says over several processes leaves when its replica has what came before it.
+  struct Version {
+    std::vector<double> values;
+    ps::Step base = 0, slowest = 0;
+  };
+  using Pair = std::pair<ps::Endpoint, ps::Endpoint>;                   ///< replica and server
+  std::vector<std::vector<ps::Envelope>> logs_;                         ///< by server: what its store took
+  std::map<Pair, size_t> images_;                                       ///< events that the image stands for
+  std::map<Pair, uint64_t> acknowledged_;                               ///< events after it that the replica has
+  std::map<ps::Endpoint, ps::Endpoint> take_overs_;                     ///< server, the replica that becomes it
+  std::set<std::tuple<ps::SliceId, ps::WorkerId, ps::Step>> told_;      ///< that it is stored
+  std::map<ps::SliceId, std::vector<Version>> versions_;                ///< of immediate policies
   std::optional<ps::DealerState> last_checkpoint_;
 };
 

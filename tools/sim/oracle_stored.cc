@@ -17,6 +17,16 @@ bool bare(const ps::Push& push) { return push.samples == 0 && push.gradients.emp
 
 void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
   ReferenceServer& server = servers_[id];
+  if (scenario_.over_hosts()) {
+    if (e.to.incarnation < server.owner) return;  // its store is its own: what counts is what it says
+    if (server.owner != 0 && e.to.incarnation > server.owner) go_on_from_replica(id, e.to);
+    logs_[id].push_back(e);
+  }
+  store_event(server, e);
+  if (scenario_.over_hosts()) keep_versions(server, e);
+}
+
+void Oracle::store_event(ReferenceServer& server, const ps::Envelope& e) {
   if (e.to.incarnation < server.owner)
     return violated("superseded", cat(e.to, " stores ", ps::name_of(e.body), " of ", e.from,
                                       "; its slot is incarnation ", server.owner, "'s"));
@@ -38,7 +48,7 @@ void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
 }
 
 void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Membership& m) {
-  if (server.owner != 0 && e.to.incarnation != server.owner)
+  if (!scenario_.over_hosts() && server.owner != 0 && e.to.incarnation != server.owner)
     replaced_[{ps::Role::server, e.to.index, server.owner}] = server;
   if (server.layout && server.layout->policies != m.layout->policies) server.reads.clear();
   std::erase_if(server.reads,
@@ -49,6 +59,11 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Mem
   server.workers = m.workers;
   for (const ps::Slice& s : m.layout->slices)
     if (s.server == e.to.index) server.slices.try_emplace(s.id, s, scenario_.first_values[s.layer]);
+  // Those who are left may have been waiting for one who is not.
+  if (scenario_.shrinks())
+    for (auto& [id, s] : server.slices)
+      while (!s.pending.empty() && server.complete(s, s.pending.begin()->first))
+        settle(server, s, s.pending.begin()->first, {s.pending.begin()->first});
   if (!m.rebase) return;
   server.base = *m.rebase;
   for (const auto& [id, s] : server.slices)
@@ -90,7 +105,7 @@ void Oracle::take(ReferenceServer& server, const ps::Envelope& e, const ps::Push
   if (s.settled.count(push.step))
     return violated("sync-step", cat(e.to, " takes ", e.from, "'s part of step ", push.step, ", which was complete"));
   s.pending[push.step][e.from.index] = std::move(part);
-  if (s.pending[push.step].size() == scenario_.workers() && !scenario_.needs_verdict())
+  if (server.complete(s, push.step) && !scenario_.needs_verdict())
     settle(server, s, push.step, {push.step});
 }
 
@@ -115,9 +130,9 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Pul
   }
 }
 
-void Oracle::settle(ReferenceServer&, ReferenceSlice& s, ps::Step step, const ps::Verdict& verdict) {
+void Oracle::settle(ReferenceServer& server, ReferenceSlice& s, ps::Step step, const ps::Verdict& verdict) {
   const auto parts = s.pending.find(step);
-  if (parts == s.pending.end() || parts->second.size() != scenario_.workers())
+  if (parts == s.pending.end() || !server.complete(s, step))
     return violated("sync-step", cat("step ", step, " of slice ", s.slice().id, " is settled with ",
                                      parts == s.pending.end() ? 0 : parts->second.size(), " contributions of ",
                                      scenario_.workers()));

@@ -1,5 +1,6 @@
 #include "reference.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <troupe/kernels/base/text.h>
@@ -33,11 +34,17 @@ int64_t ReferenceSlice::updates_before(ps::Step step) const {
   return updates;
 }
 
-ps::Step ReferenceServer::slowest(ps::SliceId slice) const {
+bool ReferenceServer::complete(const ReferenceSlice& slice, ps::Step step) const {
+  for (ps::WorkerId w = 0; w < workers.size(); ++w)
+    if (workers[w] != 0 && !slice.has(w, step)) return false;
+  return true;
+}
+
+ps::Step ReferenceServer::slowest(ps::SliceId slice, ps::Step from) const {
   const ReferenceSlice& held = slices.at(slice);
-  for (ps::Step step = base;; ++step)
-    for (ps::WorkerId w = 0; w < workers.size(); ++w)
-      if (!held.has(w, step)) return step;
+  ps::Step step = std::max(base, from);
+  while (complete(held, step)) ++step;
+  return step;
 }
 
 std::string difference(std::span<const float> values, std::span<const double> expected) {

@@ -66,8 +66,10 @@ struct ReferenceServer {
   std::map<std::pair<ps::WorkerId, ps::SliceId>, std::pair<ps::Step, int64_t>> reads;
 
   const ps::Policy& policy(const ps::Slice& slice) const { return layout->policies[slice.layer]; }
-  /// The step that the slowest worker owes.
-  ps::Step slowest(ps::SliceId slice) const;
+  /// The step that the slowest worker who is there owes; `from`: it is not before that.
+  ps::Step slowest(ps::SliceId slice, ps::Step from = 0) const;
+  /// Everybody who is there has contributed to this step.
+  bool complete(const ReferenceSlice& slice, ps::Step step) const;
 };
 
 /// Empty where they agree, else the first difference: "element 3 is 4.5, should be 5".

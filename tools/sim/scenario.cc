@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
@@ -134,6 +135,104 @@ void draw_coordinator_crashes(Scenario& scenario) {
   }
 }
 
+// ---- several processes ---------------------------------------------------------------------------------------------
+
+constexpr int64_t kLeaseMs = 400;
+
+void draw_host_moment(Random& random, Mishap& mishap) {
+  const std::vector<size_t> moments = {
+      index_of<ps::Membership>(), index_of<ps::MembershipAck>(), index_of<ps::Spawn>(),     index_of<ps::SpawnAck>(),
+      index_of<ps::Push>(),       index_of<ps::PushAck>(),       index_of<ps::Synced>(),    index_of<ps::Replicate>(),
+      index_of<ps::ReplicateAck>(), index_of<ps::Snapshot>(),    index_of<ps::SnapshotReply>(), index_of<ps::Ready>()};
+  draw_moment(random, mishap);
+  if (mishap.after == std::variant_npos) {
+    mishap.at_us = between(random, 0, 400 * kMs);
+    return;
+  }
+  mishap.after = one_of(random, moments);
+}
+
+/// Without replicas the processes that take servers are not lost: the run would end, as it should.
+bool may_be_lost(const Scenario& s, uint32_t place) {
+  return s.coordinator.replicas || !s.hosts[place].takes_servers;
+}
+
+void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
+  using Kind = Mishap::Kind;
+  Mishap m;
+  m.kind = one_of(random, std::vector{Kind::crash_host, Kind::crash_host, Kind::replace_host, Kind::pause_host,
+                                      Kind::pause_host, Kind::leave_host, Kind::cut_hosts, Kind::cut_hosts,
+                                      Kind::crash_worker});
+  const auto hosts = static_cast<uint32_t>(s.coordinator.roster.nodes);
+  m.slot = static_cast<uint32_t>(random.below(m.kind == Kind::crash_worker ? s.workers() : hosts));
+  draw_host_moment(random, m);
+  const bool short_cut = random.chance(0.3);
+  m.for_us = (short_cut ? between(random, 10, 150) : between(random, kLeaseMs, 2 * kLeaseMs)) * kMs;
+  switch (m.kind) {
+    case Kind::crash_host:
+      m.for_us = between(random, 1, 300) * kMs;
+      [[fallthrough]];
+    case Kind::replace_host:
+      if (!may_be_lost(s, m.slot)) return;
+      break;
+    case Kind::pause_host:
+      if (!may_be_lost(s, m.slot)) m.for_us = between(random, 10, 150) * kMs;
+      break;
+    case Kind::leave_host:
+      if (std::exchange(has_left, true) || hosts < 3) return;
+      break;
+    case Kind::cut_hosts: {
+      bool lost = true;
+      for (uint32_t place = 0; place < s.hosts.size(); ++place)
+        if (random.chance(0.4)) m.group |= uint64_t{1} << place;
+      if (random.chance(0.3)) m.group |= Mishap::kCoordinatorBit;
+      for (uint32_t place = 0; place < s.hosts.size(); ++place) lost = lost && may_be_lost(s, place);
+      if (!lost) m.for_us = between(random, 10, 150) * kMs;
+      m.one_way = random.chance(0.5);
+      break;
+    }
+    default: break;
+  }
+  s.mishaps.push_back(std::move(m));
+}
+
+/// Turns a run in one process into one over several, with mishaps of its own.
+void spread(Random& random, Scenario& s) {
+  ps::CoordinatorOptions& c = s.coordinator;
+  c.roster.nodes = between(random, 2, 4);
+  c.roster.lease_ms = kLeaseMs;
+  c.roster.replace_ms = one_of(random, std::vector<int64_t>{50, 300});
+  c.replicas = random.chance(0.65);
+  c.servers_recover = false;
+  for (int64_t i = 0; i < c.roster.nodes; ++i) s.hosts.push_back({});
+  if (!c.replicas || random.chance(0.3)) {  // workers here, servers there
+    for (size_t i = 0; i < s.hosts.size(); ++i) s.hosts[i] = {i % 2 == 0, i % 2 == 1};
+    if (c.replicas) s.hosts[0].takes_servers = true;
+  }
+  s.all_reduce = false;
+  if (random.chance(0.4)) {
+    // The reference takes every worker to be there for a verdict.
+    c.on_loss = ps::OnLoss::shrink;
+    c.clip_norm = s.non_finite = 0;
+    c.skip_non_finite = false;
+  }
+  const std::vector<Mishap> before = std::exchange(s.mishaps, {});
+  for (const Mishap& m : before)
+    if (m.kind == Mishap::Kind::change_policies || m.kind == Mishap::Kind::stop ||
+        m.kind == Mishap::Kind::crash_coordinator)
+      s.mishaps.push_back(m);
+  bool has_left = false;
+  for (int64_t i = random.chance(0.15) ? 0 : between(random, 1, 4); i > 0; --i) draw_host_mishap(random, s, has_left);
+  for (; random.chance(0.3) && s.hosts.size() < 6; s.hosts.push_back(s.hosts[random.below(s.hosts.size())])) {
+    Mishap join;
+    join.kind = Mishap::Kind::join_host;
+    join.slot = static_cast<uint32_t>(s.hosts.size());
+    draw_host_moment(random, join);
+    s.mishaps.push_back(std::move(join));
+  }
+  s.heal_us = between(random, 200, 900) * kMs;
+}
+
 ps::NetworkFaults draw_network(Random& random) {
   ps::NetworkFaults faults;
   faults.loss = one_of(random, std::vector<double>{0, 0.02, 0.1, 0.2});
@@ -160,6 +259,12 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
     case Mishap::Kind::crash_coordinator: return "crash of coordinator";
+    case Mishap::Kind::crash_host: return "crash of process";
+    case Mishap::Kind::replace_host: return "another process in place of";
+    case Mishap::Kind::pause_host: return "pause of process";
+    case Mishap::Kind::leave_host: return "departure of process";
+    case Mishap::Kind::join_host: return "arrival of process";
+    case Mishap::Kind::cut_hosts: return "partition";
   }
   return "?";
 }
@@ -230,6 +335,8 @@ Scenario make_scenario(uint64_t seed) {
   s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
   draw_mishaps(random, s);
   draw_coordinator_crashes(s);
+  Random hosts(derive_seed(seed, "hosts"));
+  if (!all_reduce && !s.resumes && hosts.chance(0.5)) spread(hosts, s);
   return s;
 }
 
@@ -275,11 +382,24 @@ std::string describe(const Scenario& s) {
               s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n  stores keep ", s.events_between_images,
               " events before they want an image (0: all)\n");
+  for (size_t place = 0; place < s.hosts.size(); ++place)
+    text += cat("  process ", place, " takes", s.hosts[place].takes_workers ? " workers" : "",
+                s.hosts[place].takes_servers ? " servers" : "", "\n");
+  if (s.over_hosts())
+    text += cat("  ", c.roster.nodes, " processes at first, replicas ", c.replicas, ", on_loss ",
+                s.shrinks() ? "shrink" : "restart", ", replaced after ", c.roster.replace_ms, " ms\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
     if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server ||
-        m.kind == Mishap::Kind::crash_coordinator)
+        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::crash_host ||
+        m.kind == Mishap::Kind::pause_host || m.kind == Mishap::Kind::cut_hosts)
       text += cat(" for ", m.for_us, " us");
+    if (m.kind == Mishap::Kind::cut_hosts) {
+      text += m.one_way ? ", one way, of" : ", both ways, of";
+      for (size_t place = 0; place < s.hosts.size(); ++place)
+        if (m.group >> place & 1) text += cat(' ', place);
+      if (m.group & Mishap::kCoordinatorBit) text += " coordinator";
+    }
     text += m.after == std::variant_npos
                 ? cat(" at ", m.at_us, " us\n")
                 : cat(" at ", message_name(m.after, std::make_index_sequence<std::variant_size_v<ps::Message>>{}),

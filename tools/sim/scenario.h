@@ -21,6 +21,12 @@ struct Mishap {
     change_policies,  ///< Cluster::change_policies
     stop,             ///< Cluster::stop
     crash_coordinator,  ///< while it writes its journal; another goes on from that after `for_us`
+    crash_host,    ///< all that lives in the process ends unheard; after `for_us` another one joins in its place
+    replace_host,  ///< another process takes the place of one that lives
+    pause_host,    ///< nothing of it runs for `for_us`, what is said to it waits (SIGSTOP, CONT)
+    leave_host,    ///< it wants to go (SIGTERM)
+    join_host,     ///< one more comes
+    cut_hosts,     ///< what `group` says to the others gets lost for `for_us`, and unless `one_way` the other way round
   };
   Kind kind = Kind::crash_worker;
   uint32_t slot = 0;
@@ -31,6 +37,15 @@ struct Mishap {
   int64_t at_us = 0;
   int64_t for_us = 0;
   std::vector<ps::UpdateRule> rules;  ///< of change_policies
+  uint64_t group = 0;                 ///< of cut_hosts: a bit a place; kCoordinatorBit
+  bool one_way = false;
+
+  static constexpr uint64_t kCoordinatorBit = uint64_t{1} << 63;
+};
+
+/// A place for a process of a run over several, and what whoever fills it takes.
+struct Host {
+  bool takes_workers = true, takes_servers = true;
 };
 
 /// A run and what happens to it: a pure function of a seed.
@@ -49,9 +64,13 @@ struct Scenario {
   bool all_reduce = false;  ///< some layer may be all-reduced: such a run does not outlive its workers
   size_t events_between_images = 0;  ///< of the servers' stores; 0: none
   bool resumes = false;     ///< another run goes on from its last checkpoint
+  /// Of a run over several processes; empty: all in one. The first `coordinator.roster.nodes` begin, the rest may join.
+  std::vector<Host> hosts;
 
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }
   size_t servers() const { return coordinator.layout.servers; }
+  bool over_hosts() const { return !hosts.empty(); }
+  bool shrinks() const { return coordinator.on_loss == ps::OnLoss::shrink; }
   bool needs_verdict() const { return coordinator.clip_norm > 0 || coordinator.skip_non_finite; }
 };
 

@@ -1,12 +1,16 @@
 #include "simulation.h"
 
+#include <algorithm>
 #include <deque>
 #include <limits>
 
 #include <caf/scheduler/test_coordinator.hpp>
 
 #include <troupe/actors/cluster.h>
+#include <troupe/actors/node.h>
+#include <troupe/actors/workshop.h>
 #include <troupe/kernels/base/random.h>
+#include <troupe/ps/control/replicated_store.h>
 
 #include "agenda.h"
 #include "gradient.h"
@@ -24,13 +28,14 @@ constexpr int64_t kRetryMs = 20;
 constexpr int64_t kPatienceUs = 20'000'000;  // of virtual time after the network is sound again
 constexpr int64_t kMaxEvents = 400'000;
 constexpr const char* kCrash = "simulated crash";
+constexpr size_t kCoordinatorProcess = 0;  // the others count from 1
 
 class Simulation;
 
-/// The network as the actors see it: what they say is heard by the oracle before it may be lost.
+/// The network as the actors of a process see it: what they say is heard by the oracle before it may be lost.
 class Network final : public ps::Transport {
  public:
-  explicit Network(Simulation& simulation) : simulation_(simulation) {}
+  Network(Simulation& simulation, size_t process) : simulation_(simulation), process_(process) {}
   void attach(const Endpoint& endpoint, Sink sink) override;
   void detach(const Endpoint& endpoint) override;
   void send(Envelope envelope) override;
@@ -38,6 +43,7 @@ class Network final : public ps::Transport {
 
  private:
   Simulation& simulation_;
+  size_t process_;
 };
 
 class WatchedStore final : public ps::ShardStore {
@@ -50,11 +56,17 @@ class WatchedStore final : public ps::ShardStore {
   Status append(ps::Generation generation, const Envelope& event) override {
     const Status status = store_->append(generation, event);
     if (status) oracle_.stored(server_, event);
+    self_ = event.to;
+    if (const auto* m = std::get_if<ps::Membership>(&event.body); m && server_ < m->replicas.size())
+      replica_ = m->replicas[server_];
     return status;
   }
   bool wants_image() const override { return store_->wants_image(); }
   Status compact(ps::Generation generation, std::shared_ptr<const ps::ShardImage> image) override {
-    return store_->compact(generation, std::move(image));
+    const bool wanted = store_->wants_image();
+    const Status status = store_->compact(generation, std::move(image));
+    if (status && wanted && replica_ != 0) oracle_.imaged(self_, replica_);
+    return status;
   }
   uint64_t appended() const override { return store_->appended(); }
   uint64_t safe() const override { return store_->safe(); }
@@ -66,8 +78,19 @@ class WatchedStore final : public ps::ShardStore {
 
  private:
   ps::ServerId server_;
+  Endpoint self_;
+  ps::Incarnation replica_ = 0;
   std::shared_ptr<ShardStore> store_;
   Oracle& oracle_;
+};
+
+class Events final : public RunObserver {
+ public:
+  explicit Events(std::function<void(const std::string&)> hear) : hear_(std::move(hear)) {}
+  void on_event(const std::string& event) override { hear_(event); }
+
+ private:
+  std::function<void(const std::string&)> hear_;
 };
 
 class SimulatedSource final : public GradientSource {
@@ -106,6 +129,16 @@ class SimulatedSource final : public GradientSource {
   Oracle& oracle_;
 };
 
+/// A process of a run over several, in its place.
+struct Process {
+  size_t number = 0, place = 0;
+  std::shared_ptr<Network> network;
+  NodeActor node;
+  caf::strong_actor_ptr handle;  ///< the node's
+  bool alive = true;
+  int64_t paused_until_us = -1;
+};
+
 /// What the coordinator was told, on a disk that outlives it. It crashes in the middle of a write when it is to.
 class SimulatedJournal final : public ps::Journal {
  public:
@@ -128,7 +161,7 @@ class Simulation {
         random_(derive_seed(scenario.seed, "schedule")),
         network_random_(derive_seed(scenario.seed, "network")),
         wire_(network_random_.bits64(), scenario.network),
-        network_(std::make_shared<Network>(*this)),
+        network_(std::make_shared<Network>(*this, kCoordinatorProcess)),
         trace_(trace),
         seen_(std::variant_size_v<ps::Message>) {
     config_.set("scheduler.policy", caf::atom("testing"));
@@ -136,6 +169,8 @@ class Simulation {
     for (ps::ServerId s = 0; s < scenario.servers(); ++s)
       stores_.push_back(ps::make_memory_store(scenario.events_between_images));
     for (size_t w = 0; w < scenario.workers(); ++w) current_.push_back(std::make_shared<bool>(true));
+    synced_.resize(scenario.servers());
+    if (scenario.over_hosts()) wire_.cut([this](const Envelope& e) { return is_cut(e); });
     for (const Mishap& m : scenario.mishaps)
       if (m.after == std::variant_npos) agenda_.at(m.at_us, [this, &m] { befall(m); });
     agenda_.at(scenario.heal_us, [this] { heal(); });
@@ -144,12 +179,15 @@ class Simulation {
   SimulationResult run() {
     {
       caf::actor_system system(config_);
+      system_ = &system;
       scheduler_ = &dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
       start_ = clock().current_time;
       auto cluster = Cluster::start(system, parts());
       if (!cluster) oracle_.violated("end", "the cluster does not start: " + cluster.error().message);
       if (cluster) {
         cluster_ = std::move(*cluster);
+        for (size_t place = 0; place < first_hosts(); ++place)
+          agenda_.at(static_cast<int64_t>(random_.below(20'000)), [this, place] { start_process(place); });
         live();
       }
       bury();
@@ -179,32 +217,52 @@ class Simulation {
 
   // ---- what the network hears ------------------------------------------------------------------------------
 
-  void attach(const Endpoint& endpoint, ps::Transport::Sink sink) {
-    // Whoever spawns an actor attaches it next: it is the newest job.
-    attached_[endpoint] =
-        caf::actor_cast<caf::strong_actor_ptr>(&dynamic_cast<caf::scheduled_actor&>(*scheduler_->jobs.back()));
+  void attach(size_t process, const Endpoint& endpoint, ps::Transport::Sink sink) {
+    const caf::strong_actor_ptr actor = actor_of(process, endpoint);
+    if (!lives(process)) return caf::anon_send_exit(actor, caf::exit_reason::kill);
+    if (attached_.count(endpoint) && homes_.at(endpoint) != process)
+      oracle_.violated("superseded", cat(endpoint, " lives in two processes"));
+    attached_[endpoint] = actor;
+    homes_[endpoint] = process;
+    owners_[actor->id()] = process;
     note([&] { return cat(endpoint, " begins"); });
     wire_.attach(endpoint, std::move(sink));
   }
-  void detach(const Endpoint& endpoint) {
+  void detach(size_t process, const Endpoint& endpoint) {
+    if (const auto home = homes_.find(endpoint); home == homes_.end() || home->second != process) return;
     if (attached_.erase(endpoint) == 0) return;
     note([&] { return cat(endpoint, " has ended"); });
     wire_.detach(endpoint);
   }
-  void send(Envelope envelope) {
-    if (dead_.count(envelope.from)) return;
+  void send(size_t process, Envelope envelope) {
+    if (dead_.count(envelope.from) || !lives(process)) return;
     oracle_.said(envelope);
+    if (scenario_.over_hosts()) heed(envelope);
     if (trace_ > 0) last_said_[envelope.from] = cat(agenda_.now_us, " us ", describe(envelope));
     if (!unreachable_.count(envelope.from) && !unreachable_.count(envelope.to)) wire_.send(std::move(envelope));
   }
 
  private:
+  /// Whoever spawns an actor attaches it next: it is the newest job. A node is attached again under its number, a
+  /// replica as the server that it becomes.
+  caf::strong_actor_ptr actor_of(size_t process, const Endpoint& endpoint) const {
+    if (endpoint.role == Role::node && process != kCoordinatorProcess && processes_[process - 1]->handle)
+      return processes_[process - 1]->handle;
+    if (const auto order = take_overs_.find(endpoint); order != take_overs_.end())
+      if (const auto replica = attached_.find(order->second); replica != attached_.end()) return replica->second;
+    return caf::actor_cast<caf::strong_actor_ptr>(&dynamic_cast<caf::scheduled_actor&>(*scheduler_->jobs.back()));
+  }
+
   caf::detail::test_actor_clock& clock() { return scheduler_->clock(); }
 
   ClusterParts parts() {
     ClusterParts parts;
     parts.coordinator = scenario_.coordinator;
     parts.source = [this](ps::WorkerId w) {
+      if (scenario_.over_hosts()) {
+        *current_[w] = false;
+        current_[w] = std::make_shared<bool>(true);
+      }
       return std::make_unique<SimulatedSource>(scenario_, w, current_[w], oracle_);
     };
     ps::OptimizerOptions sgd;
@@ -228,13 +286,17 @@ class Simulation {
     parts.journal = std::make_shared<SimulatedJournal>(*this);
     parts.coordinator_ended = [](const std::string& why) { return why.find(kCrash) != std::string::npos; };
     parts.all_reducer = make_simulated_all_reduce(agenda_, random_, scenario_.workers(), 2'000);
-    parts.store = [this](ps::ServerId s) { return std::make_shared<WatchedStore>(s, stores_[s], oracle_); };
+    parts.store = [this](ps::ServerId s) {
+      return std::make_shared<WatchedStore>(
+          s, scenario_.over_hosts() ? ps::make_replicated_store({s}) : stores_[s], oracle_);
+    };
     parts.write_checkpoint = [this](const ps::CheckpointRequest& request) -> Status {
       oracle_.checkpointed(request);
       checkpoint_ = request;
       return {};
     };
     parts.transport = network_;
+    parts.observer = std::make_shared<Events>([this](const std::string& event) { note([&] { return "* " + event; }); });
     parts.retry_interval = std::chrono::milliseconds(kRetryMs);
     return parts;
   }
@@ -286,7 +348,7 @@ class Simulation {
       step();
     }
     if (oracle_.violation()) return;
-    oracle_.finished(*cluster_->result(), stopped_);
+    oracle_.finished(*cluster_->result(), stopped_, had_to_fail(cluster_->result()->failure));
     heal();
     const int64_t end_us = agenda_.now_us + kPatienceUs;
     while (!oracle_.violation() && remaining() && ++events_ < kMaxEvents && agenda_.now_us < end_us) step();
@@ -298,6 +360,9 @@ class Simulation {
     if (!healed_) faulty_ = wire_.counts();
     healed_ = true;
     wire_.heal();
+    cuts_.clear();
+    if (cluster_ && !cluster_->result())
+      for (size_t place = 0; place < known_hosts_; ++place) start_missing(place);
   }
 
   void hang() {
@@ -310,7 +375,8 @@ class Simulation {
   std::optional<Endpoint> remaining() const {
     std::optional<Endpoint> newest;
     for (const auto& [who, handle] : attached_) {
-      if (who.role != Role::worker && who.role != Role::server) continue;
+      if (scenario_.over_hosts() ? who.role == Role::coordinator : who.role != Role::worker && who.role != Role::server)
+        continue;
       if (!replaced_.count(who)) newest = who;
     }
     return newest;
@@ -318,8 +384,9 @@ class Simulation {
 
   void step() {
     auto& jobs = scheduler_->jobs;
-    if (!jobs.empty() && !random_.chance(scenario_.impatience)) {
-      std::swap(jobs.front(), jobs[random_.below(jobs.size())]);
+    const std::vector<size_t> runnable = runnable_jobs();
+    if (!runnable.empty() && !random_.chance(scenario_.impatience)) {
+      std::swap(jobs.front(), jobs[runnable[random_.below(runnable.size())]]);
       scheduler_->try_run_once();
       return;
     }
@@ -363,6 +430,7 @@ class Simulation {
     if (const auto* down = std::get_if<ps::Down>(&e.body); down && down->reason.find(kCrash) == std::string::npos)
       oracle_.violated("end", cat(down->who, " ended of itself: ", down->reason));
     if (const auto* ack = std::get_if<ps::DownAck>(&e.body)) zombies_.erase(ack->who);
+    if (const auto* synced = std::get_if<ps::Synced>(&e.body)) synced_[e.from.index] = {{synced->server, e.from}};
   }
 
   // ---- mishaps ---------------------------------------------------------------------------------------------
@@ -386,6 +454,36 @@ class Simulation {
       case Mishap::Kind::crash_coordinator:
         coordinator_crashes_us_ = m.for_us;
         return;
+      case Mishap::Kind::crash_host:
+        if (Process* victim = process_in(m.slot)) {
+          note([&] { return cat("process ", victim->number, " crashes"); });
+          disturbed_.insert(victim->number);
+          end_process(*victim);
+          agenda_.at(agenda_.now_us + m.for_us, [this, place = m.slot] { start_missing(place); });
+        }
+        return;
+      case Mishap::Kind::replace_host:
+        if (Process* victim = process_in(m.slot)) {
+          disturbed_.insert(victim->number);
+          start_process(m.slot);
+        }
+        return;
+      case Mishap::Kind::pause_host:
+        if (Process* victim = process_in(m.slot)) pause(*victim, m.for_us);
+        return;
+      case Mishap::Kind::leave_host:
+        if (Process* leaver = process_in(m.slot)) {
+          note([&] { return cat("process ", leaver->number, " wants to leave"); });
+          disturbed_.insert(leaver->number);
+          left_.insert(leaver->place);
+          stopped_ = true;  // nobody may be left for what it holds
+          caf::anon_send(leaver->node, std::make_shared<const NodeControl>(LeaveRun{}));
+        }
+        return;
+      case Mishap::Kind::join_host:
+        return start_process(m.slot);
+      case Mishap::Kind::cut_hosts:
+        return partition(m);
     }
   }
 
@@ -406,8 +504,9 @@ class Simulation {
   void crash(std::optional<Endpoint> who) {
     if (!who) return;
     note([&] { return cat(*who, " crashes"); });
+    disturbed_.insert(homes_.at(*who));
     const caf::strong_actor_ptr victim = attached_.at(*who);
-    detach(*who);
+    detach(homes_.at(*who), *who);
     dead_.insert(*who);
     replaced(*who);
     const caf::error why = caf::make_error(caf::sec::runtime_error, std::string(kCrash));
@@ -436,10 +535,166 @@ class Simulation {
     agenda_.at(agenda_.now_us + kRetryMs * 1000, [this, who] { report_zombie(who); });
   }
 
+  // ---- processes -------------------------------------------------------------------------------------------
+
+  size_t first_hosts() const { return static_cast<size_t>(scenario_.coordinator.roster.nodes); }
+  bool lives(size_t process) const { return process == kCoordinatorProcess || processes_[process - 1]->alive; }
+
+  Process* process_in(size_t place) {
+    for (auto it = processes_.rbegin(); it != processes_.rend(); ++it)
+      if ((*it)->alive && (*it)->place == place) return it->get();
+    return nullptr;
+  }
+
+  void start_missing(size_t place) {
+    if (!process_in(place) && !left_.count(place)) start_process(place);
+  }
+
+  void start_process(size_t place) {
+    if (!cluster_) return;
+    known_hosts_ = std::max(known_hosts_, place + 1);
+    Process& process = *processes_.emplace_back(std::make_unique<Process>());
+    process.number = processes_.size();
+    process.place = place;
+    process.network = std::make_shared<Network>(*this, process.number);
+    if (!cuts_.empty()) disturbed_.insert(process.number);
+    note([&] { return cat("process ", process.number, " begins, in place ", place); });
+    NodeParts node;
+    node.self = {Role::node, ps::kUnassigned, static_cast<ps::Incarnation>(process.number)};
+    node.coordinator = scenario_.coordinator.self;
+    node.transport = process.network;
+    node.retry_interval = std::chrono::milliseconds(kRetryMs);
+    node.join = join_parts(process);
+    process.node = spawn_node(*system_, std::move(node));
+    process.handle = caf::actor_cast<caf::strong_actor_ptr>(process.node);
+  }
+
+  JoinParts join_parts(Process& process) {
+    JoinParts join;
+    join.hello.name = cat("process ", process.number);
+    join.hello.place = static_cast<int64_t>(process.place);
+    join.hello.takes_workers = scenario_.hosts[process.place].takes_workers;
+    join.hello.takes_servers = scenario_.hosts[process.place].takes_servers;
+    join.welcomed = [](const ps::Welcome&) {};
+    join.set_routes = [](const ps::Routes&) {};
+    join.measure = [] { return ps::Heartbeat{}; };
+    join.ended = [this, &process](Status how) {
+      note([&] { return cat("process ", process.number, " ends: ", how ? "done" : how.error().message); });
+      end_process(process);
+      if (!how) left_.erase(process.place);
+      if (!how) agenda_.at(agenda_.now_us + 50'000, [this, place = process.place] {
+          if (!cluster_->result()) start_missing(place);
+        });
+    };
+    join.prepare = [this, &process](const ps::Welcome&, std::function<void(Result<Prepared>)> done) {
+      agenda_.at(agenda_.now_us + static_cast<int64_t>(random_.below(20'000)), [this, &process, done = std::move(done)] {
+        if (process.alive) done(prepared(process));
+      });
+    };
+    return join;
+  }
+
+  Prepared prepared(const Process& process) {
+    ClusterParts its = parts();
+    its.transport = process.network;
+    const ps::CoordinatorOptions& c = scenario_.coordinator;
+    Prepared prepared;
+    prepared.ready = {c.layers, c.dealer.train_samples, c.test_samples, ""};
+    prepared.spawn = [workshop = std::make_shared<Workshop>(*system_, std::move(its))](const ps::Spawn& order) {
+      return workshop->make(order);
+    };
+    return prepared;
+  }
+
+  /// All that lives in it ends, and says nothing more.
+  void end_process(Process& process) {
+    process.alive = false;
+    process.paused_until_us = -1;
+    for (const auto& [endpoint, home] : homes_) {
+      const auto actor = home == process.number ? attached_.find(endpoint) : attached_.end();
+      if (actor == attached_.end()) continue;
+      caf::anon_send_exit(actor->second, caf::exit_reason::kill);
+      wire_.detach(endpoint);
+      attached_.erase(actor);
+    }
+  }
+
+  void pause(Process& process, int64_t for_us) {
+    note([&] { return cat("process ", process.number, " stands still"); });
+    disturbed_.insert(process.number);
+    process.paused_until_us = agenda_.now_us + for_us;
+    agenda_.at(process.paused_until_us, [this, &process] { note([&] { return cat("process ", process.number, " goes on"); }); });
+  }
+
+  std::vector<size_t> runnable_jobs() const {
+    std::vector<size_t> runnable;
+    for (size_t i = 0; i < scheduler_->jobs.size(); ++i) {
+      const auto* actor = dynamic_cast<const caf::abstract_actor*>(scheduler_->jobs[i]);
+      const auto owner = actor ? owners_.find(actor->id()) : owners_.end();
+      const bool waits = owner != owners_.end() && owner->second != kCoordinatorProcess &&
+                         processes_[owner->second - 1]->paused_until_us > agenda_.now_us;
+      if (!waits) runnable.push_back(i);
+    }
+    return runnable;
+  }
+
+  void partition(const Mishap& m) {
+    note([&] { return cat("the network is cut", m.one_way ? " one way" : ""); });
+    cuts_.push_back(&m);
+    agenda_.at(agenda_.now_us + m.for_us, [this, &m] { std::erase(cuts_, &m); });
+    for (const auto& process : processes_) {
+      disturbed_.insert(process->number);
+      const bool apart = (m.group >> process->place & 1) != ((m.group & Mishap::kCoordinatorBit) != 0);
+      const bool may_be_lost = scenario_.coordinator.replicas || !scenario_.hosts[process->place].takes_servers;
+      if (process->alive && apart && may_be_lost) cluster_->link_lost(static_cast<uint32_t>(process->place));
+    }
+  }
+
+  uint64_t bit_of(const Endpoint& who) const {
+    const auto home = homes_.find(who);
+    if (home == homes_.end() || home->second == kCoordinatorProcess) return Mishap::kCoordinatorBit;
+    return uint64_t{1} << processes_[home->second - 1]->place;
+  }
+  bool is_cut(const Envelope& e) const {
+    return std::ranges::any_of(cuts_, [&](const Mishap* m) {
+      const bool from = m->group & bit_of(e.from), to = m->group & bit_of(e.to);
+      return from != to && (from || !m->one_way);
+    });
+  }
+
+  void heed(const Envelope& e) {
+    if (const auto* order = std::get_if<ps::Spawn>(&e.body); order && order->takes_over)
+      take_overs_[order->who] = *order->takes_over;
+    const auto* m = std::get_if<ps::Membership>(&e.body);
+    for (ps::WorkerId w = 0; m && w < m->workers.size(); ++w)
+      if (m->workers[w] == 0) *current_[w] = false;
+  }
+
+  /// With its server's, the one copy that there was got lost; or every worker did.
+  bool had_to_fail(const std::string& why) const {
+    const auto says = [&](const char* text) { return why.find(text) != std::string::npos; };
+    if (stopped_ && says("stopped before it began")) return true;
+    if (!scenario_.over_hosts() || disturbed_.empty()) return false;
+    if (says("elastic.min_workers")) return true;
+    if (!scenario_.coordinator.replicas && says("it has not been heard of for")) return true;  // cut and paused, too long
+    if (!says("had not caught up")) return false;
+    for (ps::ServerId s = 0; s < scenario_.servers(); ++s)
+      if (why.find(cat("server ", s, " ended")) != std::string::npos && synced_[s])
+        return disturbed_.count(homes_.at(synced_[s]->second)) > 0 || synced_[s]->first != newest_server(s);
+    return true;
+  }
+  Endpoint newest_server(ps::ServerId s) const {
+    Endpoint newest{Role::server, s, 1};
+    for (const auto& [server, replica] : take_overs_)
+      if (server.index == s) newest = server;
+    return newest;
+  }
+
   // ---- the end ---------------------------------------------------------------------------------------------
 
   void bury() {
     cluster_.reset();
+    for (const auto& process : processes_) process->node = nullptr, process->handle = nullptr, process->paused_until_us = -1;
     agenda_.clear();
     clock().cancel_all();
     std::vector<caf::strong_actor_ptr> actors;
@@ -485,6 +740,16 @@ class Simulation {
   std::map<Endpoint, caf::strong_actor_ptr> attached_;
   std::set<Endpoint> dead_, replaced_, zombies_, unreachable_;
 
+  caf::actor_system* system_ = nullptr;
+  std::vector<std::unique_ptr<Process>> processes_;  // by number, from 1
+  size_t known_hosts_ = 0;                           // places that somebody was ever in
+  std::set<size_t> left_, disturbed_;                // places; processes that may be taken for dead
+  std::map<Endpoint, size_t> homes_;                 // process of everybody who was ever attached
+  std::map<caf::actor_id, size_t> owners_;
+  std::map<Endpoint, Endpoint> take_overs_;          // server, the replica that it was
+  std::vector<std::optional<std::pair<Endpoint, Endpoint>>> synced_;  // by server: it, and the replica equal to it
+  std::vector<const Mishap*> cuts_;
+
   std::optional<ps::CheckpointRequest> checkpoint_;
   size_t trace_;
   std::deque<std::string> lines_;
@@ -508,9 +773,11 @@ Status SimulatedJournal::begin_anew(const ps::CoordinatorCore& core) {
   simulation_.begin_journal_anew(core);
   return {};
 }
-void Network::attach(const Endpoint& endpoint, Sink sink) { simulation_.attach(endpoint, std::move(sink)); }
-void Network::detach(const Endpoint& endpoint) { simulation_.detach(endpoint); }
-void Network::send(Envelope envelope) { simulation_.send(std::move(envelope)); }
+void Network::attach(const Endpoint& endpoint, Sink sink) {
+  simulation_.attach(process_, endpoint, std::move(sink));
+}
+void Network::detach(const Endpoint& endpoint) { simulation_.detach(process_, endpoint); }
+void Network::send(Envelope envelope) { simulation_.send(process_, std::move(envelope)); }
 
 }  // namespace
 
