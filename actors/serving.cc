@@ -8,6 +8,10 @@ Serving::Serving(ServerParts parts)
 Serving::~Serving() { parts_.transport->detach(parts_.options.self); }
 
 bool Serving::take(const ps::EnvelopePtr& envelope, const caf::actor& self) {
+  if (envelope->from.role == ps::Role::coordinator) {
+    if (envelope->generation < generation_) return true;  // another has taken its place: its end is not the run's
+    generation_ = envelope->generation;
+  }
   if (std::holds_alternative<ps::Finish>(envelope->body)) return false;
   send(core_.handle(*envelope));
   commit(self);

@@ -27,6 +27,7 @@ class Serving {
   ServerParts parts_;
   ps::ServerCore core_;
   std::shared_ptr<Executor> commits_;
+  ps::Generation generation_ = 0;  ///< highest of the coordinator's
 };
 
 }  // namespace troupe
