@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
+#include <set>
 
 #include <caf/scheduler/test_coordinator.hpp>
 
@@ -421,13 +423,37 @@ class Simulation {
     for (; !due_.empty(); due_.pop_front()) befall(*due_.front());
   }
 
+  void note_incarnations(const ps::Membership& m) {
+    const auto note = [&](Role role, const std::vector<ps::Incarnation>& slots) {
+      for (uint32_t i = 0; i < slots.size(); ++i) {
+        ps::Incarnation& newest = newest_incarnation_[{role, i}];
+        newest = std::max(newest, slots[i]);
+        if (slots[i] == 0) empty_since_[{role, i}] = newest;
+      }
+    };
+    note(Role::worker, m.workers);
+    note(Role::server, m.servers);
+    note(Role::replica, m.replicas);
+  }
+  /// It was told that the run is over, or somebody else fills its slot, or nobody does.
+  bool may_end(const Endpoint& who) const {
+    const std::pair slot{who.role, who.index};
+    const auto newest = newest_incarnation_.find(slot);
+    const auto empty = empty_since_.find(slot);
+    return told_to_end_.count(who) > 0 || (newest != newest_incarnation_.end() && newest->second > who.incarnation) ||
+           (empty != empty_since_.end() && empty->second >= who.incarnation);
+  }
+
   void delivered(const Envelope& e) {
     hash_ = (hash_ ^ hash_of(e)) * 1099511628211;
     note([&] { return last_heard_[e.to] = describe(e); });
     const int64_t count = ++seen_[e.body.index()];
     for (const Mishap& m : scenario_.mishaps)
       if (m.after == e.body.index() && m.count == count) due_.push_back(&m);
-    if (const auto* down = std::get_if<ps::Down>(&e.body); down && down->reason.find(kCrash) == std::string::npos)
+    if (std::holds_alternative<ps::Finish>(e.body)) told_to_end_.insert(e.to);
+    if (const auto* m = std::get_if<ps::Membership>(&e.body)) note_incarnations(*m);
+    if (const auto* down = std::get_if<ps::Down>(&e.body);
+        down && down->reason.find(kCrash) == std::string::npos && !may_end(down->who))
       oracle_.violated("end", cat(down->who, " ended of itself: ", down->reason));
     if (const auto* ack = std::get_if<ps::DownAck>(&e.body)) zombies_.erase(ack->who);
     if (const auto* synced = std::get_if<ps::Synced>(&e.body)) synced_[e.from.index] = {{synced->server, e.from}};
@@ -734,6 +760,8 @@ class Simulation {
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
 
   caf::actor_system_config config_;
+  std::set<Endpoint> told_to_end_;
+  std::map<std::pair<Role, uint32_t>, ps::Incarnation> newest_incarnation_, empty_since_;
   caf::scheduler::test_coordinator* scheduler_ = nullptr;
   caf::actor_clock::time_point start_;
   std::unique_ptr<Cluster> cluster_;
