@@ -283,6 +283,7 @@ CoordinatorCore::Effects CoordinatorCore::tick() {
     if (const auto home = roster_.home(Role::replica, s); home && !replicas_[s].acknowledged)
       send(out, *home, Spawn{replica(s), std::nullopt, nullptr});
   order_replicas(out);
+  if (!roster_.local()) rebalance(out);  // when a node came there may have been no time for it
   repeat_requests(out);
   settle(out);
   return finish(std::move(out));

