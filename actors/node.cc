@@ -183,8 +183,9 @@ struct Handler {
   void operator()(const ps::Welcome& welcome) const {
     if (joined()) on_welcome(self, welcome);
   }
-  void operator()(const ps::HeartbeatAck&) const {
-    if (state().phase == Phase::member) state().ready.reset();
+  // Number 0 answers Ready; a heartbeat's answer may be older than that.
+  void operator()(const ps::HeartbeatAck& ack) const {
+    if (ack.number == 0) state().ready.reset();
   }
   void operator()(const ps::Routes& routes) const {
     if (!joined() || routes.version <= state().beat.routes) return;

@@ -162,11 +162,11 @@ void CoordinatorCore::apply_change(Effects& out) {
       out.events.push_back(cat("step ", furthest(), ": layer ", options_.layers[i].name, " goes from ",
                                describe(layout().policies[i]), " to ", describe(policies[i])));
   const DealerState state = dealer_.state();
+  const Step step = furthest();  // whoever comes back may have been the furthest
   if (resizing_) apply_resize(out);
   options_.dealer.lockstep = lockstep(policies);
   dealer_ = *Dealer::make(options_.dealer, state);
   membership_.layout = std::make_shared<const Layout>(make_layout(options_.layers, policies, options_.layout));
-  const Step step = furthest();
   membership_.rebase = step;
   for (Slot& slot : slots_) {
     slot.next_step = step;

@@ -13,7 +13,8 @@ from pathlib import Path
 SHARD, STORE, GATE = "ps/param/shard.cc", "ps/param/shard_store.cc", "ps/param/consistency.cc"
 REPLICATION = "ps/control/replicated_store.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
-CARRIER = "actors/coordinator.cc"
+CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
+BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -69,6 +70,44 @@ BUGS = {
     "no_incarnation_check": [
         (MEMBERSHIP, "who.index < slots_.size() && worker(who.index) == who;",
          'who.index < slots_.size() && (worker(who.index) == who || bug("no_incarnation_check"));')],
+    # A process that was taken for dead is listened to as if it were not.
+    "dead_node_heard": [
+        (ROSTER, "found->second.node != envelope.from || found->second.state == Member::State::gone",
+         'found->second.node != envelope.from || (found->second.state == Member::State::gone && !bug("dead_node_heard"))')],
+    # A replica takes over that is not in step.
+    "unsynced_replica_promoted": [
+        (MEMBERSHIP, "replicas_[s].synced == server(s) && beside && roster_.knows(*beside);",
+         '(replicas_[s].synced == server(s) || (bug("unsynced_replica_promoted") && replicas_[s].acknowledged)) && beside && '
+         'roster_.knows(*beside);')],
+    # A replica takes over though its node was lost in the same moment.
+    "dead_replica_promoted": [
+        (MEMBERSHIP, "beside && roster_.knows(*beside);", 'beside && (roster_.knows(*beside) || bug("dead_replica_promoted"));')],
+    # A server moves before its replica is in step.
+    "move_does_not_wait": [
+        (MEMBERSHIP, "  slot.acknowledged = true;\n",
+         '  slot.acknowledged = true;\n'
+         '  if (bug("move_does_not_wait") && moving_.count(who.index) > 0)\n'
+         '    return promote(out, who.index, cat("server ", who.index, " moves"));\n')],
+    # A replica that has taken over still follows the server before it.
+    "promotion_keeps_incarnation": [
+        (MEMBERSHIP, "  ++membership_.servers[s];\n  roster_.vacate(Role::replica, s);",
+         '  if (!bug("promotion_keeps_incarnation")) ++membership_.servers[s];\n  roster_.vacate(Role::replica, s);')],
+    # Servers wait for a worker that was dropped.
+    "dropped_worker_awaited": [
+        (HOLDINGS, "p.clock.set_present(w, incarnations[w] != 0);",
+         'p.clock.set_present(w, incarnations[w] != 0 || bug("dropped_worker_awaited"));')],
+    # What a dropped worker had begun is not dealt again.
+    "dropped_work_forgotten": [
+        (DEALER, "for (const Deal& deal : slots_[worker].again) cursor_.returned.push_back(deal.range);",
+         'for (const Deal& deal : slots_[worker].again)\n'
+         '    if (!bug("dropped_work_forgotten")) cursor_.returned.push_back(deal.range);')],
+    # Those who are left go on from an earlier step than one who was dropped had reached.
+    "rebase_after_resize": [
+        (BOUNDARY, "  membership_.rebase = step;\n", '  membership_.rebase = bug("rebase_after_resize") ? furthest() : step;\n')],
+    # The answer to an early heartbeat is taken for the answer to Ready.
+    "any_answer_is_readys": [
+        (NODE, "if (ack.number == 0) state().ready.reset();",
+         'if (ack.number == 0 || (bug("any_answer_is_readys") && state().phase == Phase::member)) state().ready.reset();')],
     # A step that the group decided to skip is applied.
     "skip_ignored": [
         (SHARD, "const bool update = total > 0 && !verdict.skip;",

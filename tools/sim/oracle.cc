@@ -100,14 +100,16 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
                       cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id, " is not stored"));
 }
 
-void Oracle::on(const ps::Envelope& e, const ps::WorkDoneAck& ack) {
-  const auto found = dealt_.find({e.to, ack.number});
+void Oracle::on(const ps::Envelope& e, const ps::WorkDoneAck& ack) { completed(e.to, ack.number); }
+
+void Oracle::completed(const ps::Endpoint& worker, uint64_t number) {
+  const auto found = dealt_.find({worker, number});
   if (found == dealt_.end() || found->second.done) return;
   found->second.done = true;
   const ps::Work& work = found->second.work;
   if (work.kind != ps::Work::Kind::train) return;
-  if (!completed_.insert({e.to.index, work.step}).second)
-    return violated("samples", cat("step ", work.step, " of worker ", e.to.index, " is completed twice"));
+  if (!completed_.insert({worker.index, work.step}).second)
+    return violated("samples", cat("step ", work.step, " of worker ", worker.index, " is completed twice"));
   ranges_.push_back(work.range);
 }
 

@@ -35,6 +35,8 @@ class Oracle {
   /// A worker's source is to compute a step, or a test; `weights` by layer.
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
   void evaluates(ps::WorkerId worker, std::span<const Tensor> weights);
+  /// The coordinator has heard that a piece of work is done, whether it could say so or not.
+  void completed(const ps::Endpoint& worker, uint64_t number);
   void checkpointed(const ps::CheckpointRequest& request);
   /// `server` gives the replica `replica` an image, which stands for all that it has stored.
   void imaged(const ps::Endpoint& server, ps::Incarnation replica);

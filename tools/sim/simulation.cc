@@ -29,6 +29,7 @@ using ps::Role;
 constexpr int64_t kRetryMs = 20;
 constexpr int64_t kPatienceUs = 20'000'000;  // of virtual time after the network is sound again
 constexpr int64_t kMaxEvents = 400'000;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr const char* kCrash = "simulated crash";
 constexpr size_t kCoordinatorProcess = 0;  // the others count from 1
 
@@ -327,15 +328,16 @@ class Simulation {
                                : ps::CoordinatorCore::restore(scenario_.coordinator, image_);
     if (!core) return oracle_.violated("end", "the coordinator cannot go on: " + core.error().message);
     ps::JournalReader reader(journal_);
-    ps::Outbox unsaid;  // what followed from the last input
     for (;;) {
       const auto input = reader.next();
       if (!input) return oracle_.violated("end", "the journal is damaged: " + input.error().message);
       if (!*input) break;
-      if (auto effects = ps::tell(**core, **input)) unsaid = std::move(effects->send);
+      if (const auto* heard = std::get_if<ps::CoordinatorInput::Heard>(&(*input)->what))
+        if (const auto& e = *heard->envelope; std::holds_alternative<ps::WorkDone>(e.body) &&
+                                             (*core)->membership().workers[e.from.index] == e.from.incarnation)
+          oracle_.completed(e.from, std::get<ps::WorkDone>(e.body).number);
+      (void)ps::tell(**core, **input);
     }
-    for (const Envelope& e : unsaid)  // the coordinator knows from its journal that the work is done
-      if (std::holds_alternative<ps::WorkDoneAck>(e.body)) oracle_.said(e);
     journal_.resize(reader.consumed());
     note([&] { return cat("the coordinator goes on from ", journal_.size(), " bytes"); });
     cluster_->replace_coordinator(std::move(*core));
@@ -387,7 +389,9 @@ class Simulation {
   void step() {
     auto& jobs = scheduler_->jobs;
     const std::vector<size_t> runnable = runnable_jobs();
-    if (!runnable.empty() && !random_.chance(scenario_.impatience)) {
+    // Nobody is kept waiting for as long as a lease, but who is paused.
+    const bool patient = scenario_.over_hosts() && next_us() > agenda_.now_us + kRetryMs * 1000;
+    if (!runnable.empty() && (!random_.chance(scenario_.impatience) || patient)) {
       std::swap(jobs.front(), jobs[runnable[random_.below(runnable.size())]]);
       scheduler_->try_run_once();
       return;
@@ -404,18 +408,19 @@ class Simulation {
     wire_.set_now_us(agenda_.now_us);
   }
 
+  int64_t next_timer_us() { return clock().has_pending_timeout() ? to_us(clock().schedule().begin()->first) : kNever; }
+  int64_t next_message_us() const { return wire_.empty() ? kNever : wire_.next_us(); }
+  int64_t next_task_us() const { return agenda_.empty() ? kNever : agenda_.next_us(); }
+  int64_t next_us() { return std::min({next_timer_us(), next_message_us(), next_task_us()}); }
+
   /// To the earliest of: a message arrives, a task ends, a timer.
   void advance() {
-    constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-    const int64_t timer = clock().has_pending_timeout() ? to_us(clock().schedule().begin()->first) : kNever;
-    const int64_t message = wire_.empty() ? kNever : wire_.next_us();
-    const int64_t task = agenda_.empty() ? kNever : agenda_.next_us();
-    const int64_t first = std::min({timer, message, task});
+    const int64_t first = next_us();
     if (first == kNever) return;
     pass_to(first);
-    if (first == task) {
+    if (first == next_task_us()) {
       agenda_.run_next();
-    } else if (first == message) {
+    } else if (first == next_message_us()) {
       wire_.deliver_next();
     } else {
       clock().trigger_timeout();
@@ -607,8 +612,8 @@ class Simulation {
     join.ended = [this, &process](Status how) {
       note([&] { return cat("process ", process.number, " ends: ", how ? "done" : how.error().message); });
       end_process(process);
-      if (!how) left_.erase(process.place);
-      if (!how) agenda_.at(agenda_.now_us + 50'000, [this, place = process.place] {
+      if (!how || !begun_) left_.erase(process.place);
+      if (!how || !begun_) agenda_.at(agenda_.now_us + 50'000, [this, place = process.place] {
           if (!cluster_->result()) start_missing(place);
         });
     };
@@ -689,6 +694,7 @@ class Simulation {
   }
 
   void heed(const Envelope& e) {
+    begun_ = begun_ || std::holds_alternative<ps::Spawn>(e.body);
     if (const auto* order = std::get_if<ps::Spawn>(&e.body); order && order->takes_over)
       take_overs_[order->who] = *order->takes_over;
     const auto* m = std::get_if<ps::Membership>(&e.body);
@@ -770,6 +776,7 @@ class Simulation {
 
   caf::actor_system* system_ = nullptr;
   std::vector<std::unique_ptr<Process>> processes_;  // by number, from 1
+  bool begun_ = false;                               // somebody was told to start an actor
   size_t known_hosts_ = 0;                           // places that somebody was ever in
   std::set<size_t> left_, disturbed_;                // places; processes that may be taken for dead
   std::map<Endpoint, size_t> homes_;                 // process of everybody who was ever attached
