@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(SeedsCoverEveryMishapAndMode) {
     for (const Mishap& mishap : scenario.mishaps) kinds.insert(mishap.kind);
     for (const ps::Policy& policy : scenario.coordinator.policies) modes.insert(policy.mode);
   }
-  BOOST_TEST(kinds.size() == 9u);
+  BOOST_TEST(kinds.size() == 15u);
   BOOST_TEST(modes.size() == 4u);
 }
 
