@@ -158,4 +158,58 @@ BOOST_AUTO_TEST_CASE(APartialOfAnOlderGenerationOrAStepLongPastDecidesNothing) {
   BOOST_TEST(run.said<Verdict>().empty());
 }
 
+BOOST_AUTO_TEST_CASE(WhenADroppedWorkerWasTheFurthestTheOthersGoOnFromThere) {
+  Run run(kAsync);
+  run.options.on_loss = OnLoss::shrink;
+  run.spawn();
+  run.join();
+  for (const uint64_t number : {1, 2}) {
+    run.hear(run.worker(1), WorkRequest{number});
+    run.hear(run.worker(1), WorkDone{number, Work::Kind::train, static_cast<Step>(number) - 1});
+  }
+  run.hear(run.worker(0), WorkRequest{1});
+  run.hear(kNode, Down{run.worker(1), "test"});
+  run.hear(run.server(), MembershipAck{});
+  run.hear(run.worker(0), MembershipAck{});
+  run.hear(run.worker(0), WorkDone{1, Work::Kind::train, 0});
+  for (uint64_t number = 2; run.said<Spawn>().empty(); ++number) {  // until the boundary
+    BOOST_REQUIRE(number < 5);
+    run.hear(run.worker(0), WorkRequest{number});
+    if (number > 2) run.hear(run.worker(0), WorkDone{number - 1, Work::Kind::train, static_cast<Step>(number) - 2});
+  }
+  run.hear(kNode, SpawnAck{{Role::worker, 1, 2}});
+  BOOST_REQUIRE(run.core->membership().rebase.has_value());
+  BOOST_TEST(*run.core->membership().rebase == 2);
+}
+
+BOOST_AUTO_TEST_CASE(ACoordinatorThatWasStartedAgainBeforeItsRunBeginsIt) {
+  Run run(kAsync);
+  run.core = CoordinatorCore::make(run.options).value();
+  run.take(run.core->recovered());
+  BOOST_TEST(run.said<Spawn>().size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(AServerLostTogetherWithItsReplicaEndsTheRun) {
+  Run run(kAsync);
+  run.options.layout.servers = 2;
+  run.options.roster.nodes = 2;
+  run.options.roster.lease_ms = 1000;
+  run.options.replicas = true;
+  run.options.servers_recover = false;
+  run.core = CoordinatorCore::make(run.options).value();
+  for (uint32_t n = 0; n < 2; ++n) {
+    Hello hello;
+    hello.place = n;
+    run.hear({Role::node, kUnassigned, 7 + n}, hello);
+    run.hear({Role::node, n, 1}, Ready{run.options.layers, 100, 0, ""});
+  }
+  for (const Spawn& order : run.said<Spawn>()) run.hear({Role::node, 0, 1}, SpawnAck{order.who});
+  for (const Spawn& order : run.said<Spawn>()) run.hear({Role::node, 0, 1}, SpawnAck{order.who});
+  for (ServerId s = 0; s < 2; ++s) run.hear({Role::replica, s, 1}, Synced{{Role::server, s, 1}});
+  run.core->set_now_ms(5000);
+  const auto lost = run.core->tick();
+  BOOST_REQUIRE(lost.finished.has_value());
+  BOOST_TEST(lost.finished->failure.find("had not caught up") != std::string::npos, lost.finished->failure);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

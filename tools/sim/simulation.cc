@@ -195,8 +195,8 @@ class Simulation {
       }
       bury();
     }
-    return {hash_,       events_, agenda_.now_us, healed_ ? faulty_ : wire_.counts(), oracle_.violation(),
-            checkpoint_, text()};
+    return {hash_,   events_,             agenda_.now_us, healed_ ? faulty_ : wire_.counts(),
+            failed_, oracle_.violation(), checkpoint_,    text()};
   }
 
   bool journal_is_long() const { return journal_.size() > 20'000; }
@@ -352,6 +352,7 @@ class Simulation {
       step();
     }
     if (oracle_.violation()) return;
+    failed_ = cluster_->result()->outcome == ps::Outcome::failed;
     oracle_.finished(*cluster_->result(), stopped_, had_to_fail(cluster_->result()->failure));
     heal();
     const int64_t end_us = agenda_.now_us + kPatienceUs;
@@ -791,7 +792,7 @@ class Simulation {
   std::map<Endpoint, std::string> last_heard_, last_said_;  // if traced
   std::vector<int64_t> seen_;                               // messages delivered, by kind
   std::deque<const Mishap*> due_;
-  bool healed_ = false, stopped_ = false;
+  bool healed_ = false, stopped_ = false, failed_ = false;
   std::vector<std::byte> journal_, image_;  // what was told since the image was taken; empty: none
   int64_t coordinator_crashes_us_ = -1;  // at its next input, to be away for so long; negative: it does not
   int64_t coordinator_life_ = 0;

@@ -12,6 +12,7 @@ struct SimulationResult {
   int64_t events = 0;
   int64_t virtual_us = 0;
   ps::SimulatedTransport::Counts messages;          ///< until the network was healed
+  bool failed = false;                              ///< it had to: what it held was lost with all copies, ...
   std::optional<std::string> violation;             ///< "rule: what, with values"
   std::optional<ps::CheckpointRequest> checkpoint;  ///< the last
   std::string trace;                                ///< the last events, a line each; only if asked for
