@@ -137,7 +137,10 @@ struct BenchPeer::Impl {
 };
 
 BenchPeer::Impl::~Impl() {
-  if (network) network->close();
+  if (network) {
+    network->detach(kWorker);
+    network->close();
+  }
   if (worker) caf::anon_send_exit(std::exchange(worker, nullptr), caf::exit_reason::user_shutdown);
   if (child > 0) end_child();
 }
