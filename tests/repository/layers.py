@@ -24,7 +24,7 @@ LIBRARIES = [
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
     ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto|CAPNP", ["ps/wire", "ps/transport"]),
-    ("ZeroMQ", r"zmq.*", r"ZMQ|cppzmq", ["ps/transport"]),
+    ("ZeroMQ", r"zmq.*", r"ZMQ|cppzmq", ["ps/transport", "tools/bench"]),
     ("toml++", r"toml(plusplus|\+\+)?/.*|toml\.hpp", r"tomlplusplus|TOMLPLUSPLUS", ["ps/config"]),
     ("JSON", r"nlohmann/.*", r"nlohmann_json", ["ps/config", "ps/checkpoint", "ps/metrics"]),
     ("xxHash", r"xxhash\.h", r"XXHASH", ["ps/checkpoint", "ps/wire", "ps/transport"]),

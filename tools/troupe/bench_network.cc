@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <map>
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/metrics/human.h>
@@ -14,8 +15,11 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> via = {"tcp", "ipc", "shm"};
+  std::vector<std::string> operations = {"push", "pull", "push-pull"};
+  std::vector<int64_t> sizes = {4 << 10, 64 << 10, 1 << 20, 16 << 20};
   int repetitions = 3;
   double seconds = 0.4;
+  bool plain = false;
 };
 
 BenchPeer::Options peer_options(const std::string& via, size_t parcels, int64_t bytes) {
@@ -36,27 +40,33 @@ double seconds_each(BenchPeer& peer, BenchPeer::Operation operation, double seco
   return peer.run(operation, count) / static_cast<double>(count);
 }
 
-const std::vector<std::pair<const char*, BenchPeer::Operation>> kOperations = {
-    {"push", BenchPeer::Operation::push},
-    {"pull", BenchPeer::Operation::pull},
-    {"push-pull", BenchPeer::Operation::push_pull}};
+const std::map<std::string, BenchPeer::Operation> kOperations = {{"push", BenchPeer::Operation::push},
+                                                                 {"pull", BenchPeer::Operation::pull},
+                                                                 {"push-pull", BenchPeer::Operation::push_pull}};
 
 int push_pull(const Arguments& a) {
   std::vector<std::vector<std::string>> table = {{"size", "operation", "via", "alone", "in flight", "MB/s"}};
-  for (const int64_t bytes : {4 << 10, 64 << 10, 1 << 20, 16 << 20})
+  for (const int64_t bytes : a.sizes)
     for (const std::string& via : a.via) {
       const size_t window = bytes >= 16 << 20 ? 4 : 16;
       BenchPeer one(peer_options(via, 1, bytes)), many(peer_options(via, window, bytes));
-      for (const auto& [name, operation] : kOperations) {
+      for (const std::string& name : a.operations) {
         std::vector<double> alone, rate;
         for (int i = 0; i < a.repetitions; ++i) {
-          alone.push_back(seconds_each(one, operation, a.seconds) * 1e6);
-          rate.push_back(static_cast<double>(bytes) / seconds_each(many, operation, a.seconds) / 1e6);
+          alone.push_back(seconds_each(one, kOperations.at(name), a.seconds) * 1e6);
+          rate.push_back(static_cast<double>(bytes) / seconds_each(many, kOperations.at(name), a.seconds) / 1e6);
         }
-        table.push_back({ps::human_bytes(bytes), name, via, ps::fixed(median(alone), 0) + " us", cat(window),
-                         ps::fixed(median(rate), 0)});
+        table.push_back({a.plain ? cat(bytes) : ps::human_bytes(bytes), name, via, ps::fixed(median(alone), 1) + " us",
+                         cat(window), ps::fixed(median(rate), 0)});
       }
     }
+  if (a.plain) {
+    for (size_t row = 1; row < table.size(); ++row) {
+      for (const std::string& cell : table[row]) std::cout << cell << ' ';
+      std::cout << '\n';
+    }
+    return kOk;
+  }
   std::cout << "a worker actor here, a server actor in another process (async, SGD); medians of " << a.repetitions
             << "; MB/s one way\n"
             << ps::text_table(table) << std::flush;
@@ -96,6 +106,13 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   CLI::App* both = bench.add_subcommand("push-pull", "Pushes and pulls between two processes, by size and way");
   add_arguments(*both, *arguments);
   both->callback([arguments, &exit_code] { exit_code = push_pull(*arguments); });
+  both->add_option("--operations", arguments->operations, "push, pull, push-pull")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"push", "pull", "push-pull"}));
+  both->add_option("--sizes", arguments->sizes, "Bytes of a message, multiples of 4")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t{4}, int64_t{64} << 20));
+  both->add_flag("--plain", arguments->plain, "Lines of words, for programs: tools/bench/network");
   CLI::App* small = bench.add_subcommand("latency", "Round trips of small messages between two processes");
   add_arguments(*small, *arguments);
   small->callback([arguments, &exit_code] { exit_code = latency(*arguments); });

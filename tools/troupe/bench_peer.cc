@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <iostream>
@@ -61,7 +62,8 @@ ps::NodeAddress address_of(const std::string& line) {
   return {0, line.substr(0, tab), "", line.substr(tab + 1, line.find('\n') - tab - 1)};
 }
 
-/// One operation a parcel is under way; the next begins when it is done.
+/// One operation a parcel is under way; the next begins when it is done, and when the other parcels have kept up: those of
+/// low numbers overtake others on the way, and a server takes only so many pushes out of order.
 struct Client {
   std::shared_ptr<ps::NetworkTransport> network;
   std::vector<Tensor> gradients;  ///< by parcel
@@ -69,12 +71,18 @@ struct Client {
   ps::Sequence sequence = 1;
   std::vector<ps::Step> steps;
   std::vector<int> missing;       ///< answers of the operation under way, by parcel
+  std::vector<int64_t> begun;     ///< operations of this order, by parcel
   BenchPeer::Operation operation{};
   int64_t left = 0, under_way = 0;
   Done done;
 
+  void begin_all() {
+    const int64_t slowest = *std::ranges::min_element(begun);
+    for (ps::ParcelId p = 0; p < parcels && left > 0; ++p)
+      if (missing[p] == 0 && begun[p] <= slowest + 1) begin(p);
+  }
   void begin(ps::ParcelId parcel) {
-    --left, ++under_way;
+    --left, ++under_way, ++begun[parcel];
     missing[parcel] = operation == BenchPeer::Operation::push_pull ? 2 : 1;
     const ps::Step step = steps[parcel];
     if (operation != BenchPeer::Operation::pull) {
@@ -93,7 +101,7 @@ struct Client {
   void answered(ps::ParcelId parcel) {
     if (parcel >= missing.size() || missing[parcel] == 0 || --missing[parcel] > 0) return;
     --under_way;
-    if (left > 0) return begin(parcel);
+    begin_all();
     if (under_way == 0 && done) std::exchange(done, nullptr)->set_value();
   }
   void hear(const ps::Envelope& envelope) {
@@ -137,7 +145,10 @@ struct BenchPeer::Impl {
 };
 
 BenchPeer::Impl::~Impl() {
-  if (network) network->close();
+  if (network) {
+    network->detach(kWorker);
+    network->close();
+  }
   if (worker) caf::anon_send_exit(std::exchange(worker, nullptr), caf::exit_reason::user_shutdown);
   if (child > 0) end_child();
 }
@@ -220,7 +231,8 @@ void BenchPeer::Impl::start_worker() {
               client->operation = order->operation;
               client->left = order->count;
               client->done = order->done;
-              for (ps::ParcelId p = 0; p < client->parcels && client->left > 0; ++p) client->begin(p);
+              client->begun.assign(client->parcels, 0);
+              client->begin_all();
             }};
   });
   network->attach(kWorker, [to = worker](ps::EnvelopePtr e) { caf::anon_send(to, std::move(e)); });

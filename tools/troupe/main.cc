@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,6 +55,13 @@ void hold_standard_streams() {
   }
 }
 
+/// Every received message is a fresh block: without this each large one is mapped, cleared by the kernel, and unmapped.
+void keep_large_blocks() {
+  constexpr int kBytes = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kBytes);
+  mallopt(M_TRIM_THRESHOLD, kBytes);
+}
+
 /// CLI11 has an exit code for each kind of mistake; here they are all bad usage.
 int exit_of(const CLI::App& app, const CLI::ParseError& error) {
   const int code = app.exit(error);
@@ -64,6 +72,7 @@ int exit_of(const CLI::App& app, const CLI::ParseError& error) {
 
 int main(int argc, char** argv) {
   hold_standard_streams();
+  keep_large_blocks();
   CLI::App app(
       "Troupe trains models with actors: workers compute gradients, servers hold the parameters, and every\n"
       "layer chooses how it is kept in step.",
