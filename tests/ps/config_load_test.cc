@@ -258,6 +258,11 @@ BOOST_AUTO_TEST_CASE(AnUnknownChoiceListsTheChoices) {
              "x.toml:1:19: update.mode = \"bsp\": must be one of all_reduce, sync, ssp, async");
 }
 
+BOOST_AUTO_TEST_CASE(ATableWithoutANameIsASyntaxErrorWithItsPlace) {
+  const std::string error = error_of("[\nepochs = 3]\n");
+  BOOST_TEST(error.starts_with("x.toml:1:2: not valid TOML: "), error);
+}
+
 BOOST_AUTO_TEST_CASE(AKeySetTwiceIsASyntaxErrorWithItsPlace) {
   const std::string error = error_of("[train]\nepochs = 3\nepochs = 4\n");
   BOOST_TEST(error.starts_with("x.toml:3:"), error);
