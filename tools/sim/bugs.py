@@ -77,8 +77,8 @@ BUGS = {
     # A replica takes over that is not in step.
     "unsynced_replica_promoted": [
         (MEMBERSHIP, "replicas_[s].synced == server(s) && beside && roster_.knows(*beside);",
-         '(replicas_[s].synced == server(s) || (bug("unsynced_replica_promoted") && replicas_[s].acknowledged)) && beside && '
-         'roster_.knows(*beside);')],
+         '(replicas_[s].synced == server(s) || (bug("unsynced_replica_promoted") && replicas_[s].acknowledged)) && '
+         'beside && roster_.knows(*beside);')],
     # A replica takes over though its node was lost in the same moment.
     "dead_replica_promoted": [
         (MEMBERSHIP, "beside && roster_.knows(*beside);", 'beside && (roster_.knows(*beside) || bug("dead_replica_promoted"));')],

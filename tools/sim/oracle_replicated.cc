@@ -23,7 +23,8 @@ void Oracle::go_on_from_replica(ps::ServerId id, const ps::Endpoint& successor) 
   if (order == take_overs_.end()) return violated("superseded", cat(successor, " serves, but takes nothing over"));
   const Pair* newest = nullptr;
   for (const auto& [pair, held] : acknowledged_)
-    if (pair.first == order->second && (!newest || pair.second.incarnation > newest->second.incarnation)) newest = &pair;
+    if (pair.first == order->second && (!newest || pair.second.incarnation > newest->second.incarnation))
+      newest = &pair;
   if (!newest) return violated("exactly-once", cat(successor, " takes over from a replica that has nothing"));
   std::vector<ps::Envelope>& log = logs_[id];
   const size_t has = images_.at(*newest) + acknowledged_.at(*newest);
@@ -33,8 +34,8 @@ void Oracle::go_on_from_replica(ps::ServerId id, const ps::Endpoint& successor) 
   for (const auto& [slice, worker, step] : told_)
     if (const auto held = servers_[id].slices.find(slice);
         held != servers_[id].slices.end() && !held->second.has(worker, step))
-      return violated("exactly-once", cat(successor, " takes over without step ", step, " of worker ", worker, ", slice ",
-                                          slice, ", which was acknowledged"));
+      return violated("exactly-once", cat(successor, " takes over without step ", step, " of worker ", worker,
+                                          ", slice ", slice, ", which was acknowledged"));
 }
 
 void Oracle::keep_versions(const ReferenceServer& server, const ps::Envelope& event) {
@@ -67,8 +68,9 @@ void Oracle::check_held_reply(const ps::Envelope& e, const ps::PullReply& reply,
     const auto& versions = versions_[parcel.slices[i]];
     const auto found = std::find_if(versions.rbegin(), versions.rend(), fits);
     if (found == versions.rend())
-      return violated("staleness", cat(e.from, " answers a read of parcel ", reply.parcel, " (", describe(parcel.policy),
-                                       ") for step ", reply.step, " of ", e.to, ": slice ", parcel.slices[i],
+      return violated("staleness", cat(e.from, " answers a read of parcel ", reply.parcel, " (",
+                                       describe(parcel.policy), ") for step ", reply.step, " of ", e.to, ": slice ",
+                                       parcel.slices[i],
                                        " never held that with a lag of ", reply.lag));
     remember_read(parcel.slices[i], values, found->slowest);
   }

@@ -299,7 +299,9 @@ class Simulation {
       return {};
     };
     parts.transport = network_;
-    parts.observer = std::make_shared<Events>([this](const std::string& event) { note([&] { return "* " + event; }); });
+    parts.observer = std::make_shared<Events>([this](const std::string& event) {
+      note([&] { return "* " + event; });
+    });
     parts.retry_interval = std::chrono::milliseconds(kRetryMs);
     return parts;
   }
@@ -613,13 +615,15 @@ class Simulation {
     join.ended = [this, &process](Status how) {
       note([&] { return cat("process ", process.number, " ends: ", how ? "done" : how.error().message); });
       end_process(process);
-      if (!how || !begun_) left_.erase(process.place);
-      if (!how || !begun_) agenda_.at(agenda_.now_us + 50'000, [this, place = process.place] {
-          if (!cluster_->result()) start_missing(place);
-        });
+      if (how && begun_) return;
+      left_.erase(process.place);
+      agenda_.at(agenda_.now_us + 50'000, [this, place = process.place] {
+        if (!cluster_->result()) start_missing(place);
+      });
     };
     join.prepare = [this, &process](const ps::Welcome&, std::function<void(Result<Prepared>)> done) {
-      agenda_.at(agenda_.now_us + static_cast<int64_t>(random_.below(20'000)), [this, &process, done = std::move(done)] {
+      const int64_t ready_us = agenda_.now_us + static_cast<int64_t>(random_.below(20'000));
+      agenda_.at(ready_us, [this, &process, done = std::move(done)] {
         if (process.alive) done(prepared(process));
       });
     };
@@ -655,7 +659,9 @@ class Simulation {
     note([&] { return cat("process ", process.number, " stands still"); });
     disturbed_.insert(process.number);
     process.paused_until_us = agenda_.now_us + for_us;
-    agenda_.at(process.paused_until_us, [this, &process] { note([&] { return cat("process ", process.number, " goes on"); }); });
+    agenda_.at(process.paused_until_us, [this, &process] {
+      note([&] { return cat("process ", process.number, " goes on"); });
+    });
   }
 
   std::vector<size_t> runnable_jobs() const {
@@ -709,7 +715,8 @@ class Simulation {
     if (stopped_ && says("stopped before it began")) return true;
     if (!scenario_.over_hosts() || disturbed_.empty()) return false;
     if (says("elastic.min_workers")) return true;
-    if (!scenario_.coordinator.replicas && says("it has not been heard of for")) return true;  // cut and paused, too long
+    // Cut off and paused, one after the other.
+    if (!scenario_.coordinator.replicas && says("it has not been heard of for")) return true;
     if (!says("had not caught up")) return false;
     for (ps::ServerId s = 0; s < scenario_.servers(); ++s)
       if (why.find(cat("server ", s, " ended")) != std::string::npos && synced_[s])
@@ -727,7 +734,11 @@ class Simulation {
 
   void bury() {
     cluster_.reset();
-    for (const auto& process : processes_) process->node = nullptr, process->handle = nullptr, process->paused_until_us = -1;
+    for (const auto& process : processes_) {
+      process->node = nullptr;
+      process->handle = nullptr;
+      process->paused_until_us = -1;
+    }
     agenda_.clear();
     clock().cancel_all();
     std::vector<caf::strong_actor_ptr> actors;
