@@ -3,10 +3,12 @@
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -78,6 +80,26 @@ class Output(Case):
             process = self.start("train", "tiny.toml", "--run-dir", "run", stdout=full)
             self.assertEqual(process.wait(60), 0)
         self.assertEqual(self.summary()["outcome"], "finished")
+
+
+class StandingStill(Case):
+    def test_a_reader_that_stands_still_does_not_stop_the_training(self):
+        self.write("endless.toml", TINY.replace("epochs = 2", "epochs = 1000000"))
+        process = self.start("train", "endless.toml", "--run-dir", "run", "--set", "metrics.every_steps=1000",
+                             "--set", "train.evaluate_every_epochs=0")
+        # A line an epoch of 8 steps would have filled the pipe by then.
+        until = time.monotonic() + 60
+        steps = 0
+        while steps < 40000 and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.1)
+            rows = (self.folder / "run/metrics.csv")
+            last = rows.read_text().splitlines()[-1].split(",") if rows.exists() else []
+            steps = int(last[1]) if len(last) > 1 and last[1].isdigit() else 0
+        self.assertGreaterEqual(steps, 40000)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("interrupted", out)
 
 
 closing.run()
