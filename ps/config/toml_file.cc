@@ -1,6 +1,7 @@
 #include <troupe/ps/config/toml_file.h>
 
 #include <algorithm>
+#include <optional>
 
 // The only file that sees toml++: header-only and without exceptions, so that nothing needs to be linked.
 #define TOML_HEADER_ONLY 1
@@ -92,9 +93,59 @@ class Collector {
   TomlFile file_;
 };
 
+/// The first letter beyond ASCII that is in neither a string nor a comment, where TOML has no place for any. toml++ 3.3
+/// would take some of them for what cannot be (undefined behaviour in its tables of white space).
+std::optional<size_t> stray_letter(std::string_view text) {
+  enum class In : uint8_t { nothing, comment, basic, literal, long_basic, long_literal } in = In::nothing;
+  const auto three = [&](size_t at, char quote) { return text.substr(at, 3) == std::string(3, quote); };
+  for (size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
+    const char c = text[i];
+    switch (in) {
+      case In::nothing:
+        if (static_cast<unsigned char>(c) >= 0x80) return i;
+        if (c == '#') in = In::comment;
+        if (c == '"') in = three(i, c) ? In::long_basic : In::basic;
+        if (c == '\'') in = three(i, c) ? In::long_literal : In::literal;
+        if (in == In::long_basic || in == In::long_literal) i += 2;
+        break;
+      case In::comment:
+        if (c == '\n') in = In::nothing;
+        break;
+      case In::basic:
+        if (c == '\\') ++i;
+        else if (c == '"' || c == '\n') in = In::nothing;
+        break;
+      case In::literal:
+        if (c == '\'' || c == '\n') in = In::nothing;
+        break;
+      case In::long_basic:
+        if (c == '\\') ++i;
+        else if (three(i, '"')) in = In::nothing, i += 2;
+        break;
+      case In::long_literal:
+        if (three(i, '\'')) in = In::nothing, i += 2;
+        break;
+    }
+  }
+  return {};
+}
+
+Place place_at(std::string_view text, size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const size_t line_begin = before.rfind('\n') == before.npos ? 0 : before.rfind('\n') + 1;
+  return {static_cast<uint32_t>(std::count(before.begin(), before.end(), '\n') + 1),
+          static_cast<uint32_t>(at - line_begin + 1)};
+}
+
 }  // namespace
 
 Result<TomlFile> parse_toml(std::string_view text, const std::string& name) {
+  if (const auto stray = stray_letter(text)) {
+    const Place place = place_at(text, *stray);
+    return fail(ErrorKind::invalid, cat(name, ':', place.line, ':', place.column,
+                                        ": not valid TOML: a letter beyond ASCII, which may only stand in strings and "
+                                        "comments"));
+  }
   const toml::parse_result parsed = toml::parse(text, std::string_view(name));
   if (!parsed) {
     const Place place = place_of(parsed.error().source());

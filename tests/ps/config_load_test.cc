@@ -258,6 +258,12 @@ BOOST_AUTO_TEST_CASE(AnUnknownChoiceListsTheChoices) {
              "x.toml:1:19: update.mode = \"bsp\": must be one of all_reduce, sync, ssp, async");
 }
 
+BOOST_AUTO_TEST_CASE(ALetterBeyondAsciiOutsideOfAStringIsASyntaxErrorWithItsPlace) {
+  BOOST_TEST(error_of("# caf\xC3\xA9\n[train]\nepochs = \xC6\x9A""3\n") ==
+             "x.toml:3:10: not valid TOML: a letter beyond ASCII, which may only stand in strings and comments");
+  BOOST_TEST(error_of("[run]\nname = \"caf\xC3\xA9\" # \xC3\xA9\n").find("ASCII") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(ATableWithoutANameIsASyntaxErrorWithItsPlace) {
   const std::string error = error_of("[\nepochs = 3]\n");
   BOOST_TEST(error.starts_with("x.toml:1:2: not valid TOML: "), error);
