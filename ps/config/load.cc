@@ -17,6 +17,25 @@
 namespace troupe::ps {
 namespace {
 
+// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool valid_utf8(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  for (size_t i = 0; i < text.size();) {
+    const unsigned first = byte(i);
+    const size_t length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : first >> 3 == 30 ? 4 : 0;
+    if (length == 0) return false;
+    uint32_t letter = length == 1 ? first : first & (0x7Fu >> length);
+    for (size_t k = 1; k < length; ++k) {
+      if (byte(i + k) >> 6 != 2) return false;
+      letter = letter << 6 | (byte(i + k) & 0x3Fu);
+    }
+    static constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (letter < kLeast[length] || letter > 0x10FFFF || (letter >= 0xD800 && letter < 0xE000)) return false;
+    i += length;
+  }
+  return true;
+}
+
 std::string rule_key(size_t rule, const Setting& setting) { return cat("update[", rule, "].", setting.leaf()); }
 
 /// Assigns to one of the rules, where `assign` itself knows only the last.
@@ -115,6 +134,11 @@ class Loader {
   }
 
   void take_text(const std::string& key, const std::string& text, const std::string& where) {
+    if (!valid_utf8(text)) {  // a file's text is; the resolved config has to be readable, too
+      problems_.push_back(cat(where, ": ", find_setting(key) || key == "update" ? key : "a value",
+                              ": is not UTF-8 text"));
+      return;
+    }
     if (key == "update") return take_rules(text, where);
     const Setting* setting = find_setting(key);
     if (!setting) {

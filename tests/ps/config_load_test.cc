@@ -264,6 +264,12 @@ BOOST_AUTO_TEST_CASE(ALetterBeyondAsciiOutsideOfAStringIsASyntaxErrorWithItsPlac
   BOOST_TEST(error_of("[run]\nname = \"caf\xC3\xA9\" # \xC3\xA9\n").find("ASCII") == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(AValueOfTheCommandLineThatIsNotUtf8IsRefused) {
+  for (const char* name : {"\xC6", "\xC0\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "a\x80"})
+    BOOST_TEST(error_of("", {std::string("run.name=") + name}) == "command line: run.name: is not UTF-8 text");
+  BOOST_TEST(error_of("", {"run.name=caf\xC3\xA9"}).find("UTF-8") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(ATableWithoutANameIsASyntaxErrorWithItsPlace) {
   const std::string error = error_of("[\nepochs = 3]\n");
   BOOST_TEST(error.starts_with("x.toml:1:2: not valid TOML: "), error);

@@ -74,11 +74,6 @@ BUGS = {
     "dead_node_heard": [
         (ROSTER, "found->second.node != envelope.from || found->second.state == Member::State::gone",
          'found->second.node != envelope.from || (found->second.state == Member::State::gone && !bug("dead_node_heard"))')],
-    # A replica takes over that is not in step.
-    "unsynced_replica_promoted": [
-        (MEMBERSHIP, "replicas_[s].synced == server(s) && beside && roster_.knows(*beside);",
-         '(replicas_[s].synced == server(s) || (bug("unsynced_replica_promoted") && replicas_[s].acknowledged)) && '
-         'beside && roster_.knows(*beside);')],
     # A replica takes over though its node was lost in the same moment.
     "dead_replica_promoted": [
         (MEMBERSHIP, "beside && roster_.knows(*beside);", 'beside && (roster_.knows(*beside) || bug("dead_replica_promoted"));')],
