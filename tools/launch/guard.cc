@@ -22,14 +22,24 @@ struct Watched {
   int pidfd = -1;
 };
 
-void send_watched(int socket, Watched watched) {
+/// A message that carries a number and, beside it, a descriptor: of `watched`, which outlives it.
+struct DescriptorMessage {
+  explicit DescriptorMessage(Watched& watched) : data{&watched.pid, sizeof watched.pid} {
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec data{&watched.pid, sizeof watched.pid};
+  iovec data;
   msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+};
+
+void send_watched(int socket, Watched watched) {
+  DescriptorMessage sent(watched);
+  msghdr& message = sent.message;
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
@@ -42,13 +52,8 @@ void send_watched(int socket, Watched watched) {
 /// False at the end: the launcher is gone.
 bool receive_watched(int socket, std::vector<Watched>& all) {
   Watched watched;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec data{&watched.pid, sizeof watched.pid};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  DescriptorMessage received(watched);
+  msghdr& message = received.message;
   const ssize_t n = ::recvmsg(socket, &message, 0);
   if (n < 0 && errno == EINTR) return true;
   if (n != sizeof watched.pid) return false;
