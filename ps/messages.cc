@@ -9,7 +9,8 @@ const char* name_of(const Message& message) {
       "SnapshotReply", "Install", "InstallAck", "StatsRequest", "StatsReply", "Fault",  "Finish",
       "Down",     "DownAck",      "Spawn",      "SpawnAck",   "Hello",    "Welcome",    "Rejected",
       "Ready",    "Heartbeat",    "HeartbeatAck", "Routes",   "Leave",    "Replicate",  "ReplicateAck",
-      "Synced",   "SyncedAck", "StatusRequest", "StatusReply", "StopRequest"};
+      "Synced",   "SyncedAck", "StatusRequest", "StatusReply", "StopRequest",
+      "Activation", "ActivationAck", "CollectiveId"};
   static_assert(std::size(kNames) == std::variant_size_v<Message>);
   return kNames[message.index()];
 }

@@ -258,7 +258,7 @@ struct Rejected {
   std::string reason;
 };
 /// What the node made of the config, to be compared with the run's before it gets a slot. Sent again until a
-/// HeartbeatAck or Rejected comes.
+/// HeartbeatAck with number 0 or Rejected comes.
 struct Ready {
   std::vector<LayerSpec> layers;
   int64_t train_samples = 0, test_samples = 0;
@@ -323,11 +323,46 @@ struct StatusReply {
 /// `troupe stop`: ends the run at the next step boundary, with a checkpoint. Answered with a StatusReply.
 struct StopRequest {};
 
+// ---- stage <-> stage -------------------------------------------------------------------------------------------------------
+
+/// What one stage of a replica hands to a neighbour for one micro-batch. Sent again until acknowledged; the receiver
+/// drops copies by (step, micro-batch, chunk, kind), and acknowledges what belongs to a step that is over.
+struct Activation {
+  enum class Kind : uint8_t {
+    forward,   ///< outputs of the chunk before `chunk`
+    backward,  ///< d loss / d outputs of `chunk`
+    tied,      ///< gradient of a tied layer, summed over the step's micro-batches, for the chunk that owns the layer;
+               ///< `micro_batch` is then the layer
+  };
+  Kind kind = Kind::forward;
+  Step step = 0;
+  uint32_t micro_batch = 0;
+  uint32_t chunk = 0;           ///< the part of the model it is for, counted from the input
+  SampleRange samples;          ///< of the micro-batch: must be the receiver's own
+  std::vector<Tensor> tensors;  ///< immutable; their shapes may differ between micro-batches
+};
+struct ActivationAck {
+  Activation::Kind kind = Activation::Kind::forward;
+  Step step = 0;
+  uint32_t micro_batch = 0;
+  uint32_t chunk = 0;
+};
+
+// ---- collectives between processes -----------------------------------------------------------------------------------------
+
+/// What the members of a collective group need to find each other (ncclUniqueId). The group's lowest worker makes it
+/// and says it to the coordinator; the others ask with an empty id. Both are said again until the coordinator answers
+/// with the id. One a group and generation: another generation is another group.
+struct CollectiveId {
+  uint32_t group = 0;  ///< stage
+  std::string id;      ///< bytes
+};
+
 using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,
                              WorkDone, WorkDoneAck, Partial, Verdict, Snapshot, SnapshotReply, Install, InstallAck,
                              StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck, Hello, Welcome, Rejected,
                              Ready, Heartbeat, HeartbeatAck, Routes, Leave, Replicate, ReplicateAck, Synced,
-                             SyncedAck, StatusRequest, StatusReply, StopRequest>;
+                             SyncedAck, StatusRequest, StatusReply, StopRequest, Activation, ActivationAck, CollectiveId>;
 
 /// One message on its way. `generation` is the sender's: a receiver that knows a newer one does not obey.
 struct Envelope {

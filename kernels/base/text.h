@@ -8,7 +8,7 @@ namespace troupe {
 template <class... Args>
 std::string cat(const Args&... args) {
   std::ostringstream out;
-  (out << ... << args);
+  static_cast<void>((out << ... << args));
   return out.str();
 }
 

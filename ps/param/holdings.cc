@@ -12,7 +12,8 @@ bool same_placement(const Layout& a, const Layout& b) {
   const auto same = [](const Parcel& x, const Parcel& y) {
     return x.id == y.id && x.server == y.server && x.policy == y.policy && x.slices == y.slices;
   };
-  return a.slices == b.slices && std::ranges::equal(a.parcels, b.parcels, same);
+  return a.slices == b.slices && a.stages == b.stages && a.stage_of == b.stage_of &&
+         std::ranges::equal(a.parcels, b.parcels, same);
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ void Holdings::seat(const std::vector<Incarnation>& incarnations) {
     const bool replaced = workers[w].incarnation != incarnations[w];
     if (replaced) workers[w] = {incarnations[w]};
     for (auto& [id, p] : parcels) {
-      p.clock.set_present(w, incarnations[w] != 0);
+      p.clock.set_present(w, incarnations[w] != 0 && layout->contributes(w, layout->parcels[id]));
       if (replaced) p.waiting.erase(w), p.reads[w] = {};
     }
   }

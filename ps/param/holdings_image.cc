@@ -47,8 +47,10 @@ void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
     slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, optimizer));
   for (const ShardImage::Parcel& from : image.parcels) {
     HeldParcel& p = parcels[from.id] = parcel_of(from);
-    for (WorkerId w = 0; w < seated.size(); ++w) p.clock.set_present(w, seated[w] != 0);
-    const auto& ids = layout->parcels[from.id].slices;
+    const Parcel& parcel = layout->parcels[from.id];
+    for (WorkerId w = 0; w < seated.size(); ++w)
+      p.clock.set_present(w, seated[w] != 0 && layout->contributes(w, parcel));
+    const auto& ids = parcel.slices;
     for (size_t i = 0; i < ids.size(); ++i) places[ids[i]] = {from.id, i};
   }
 }

@@ -46,7 +46,7 @@ void place(std::vector<Slice>& slices, uint32_t servers) {
 }
 
 std::vector<Parcel> fuse(const Layout& layout, int64_t fuse_bytes) {
-  using Kind = std::tuple<ServerId, Mode, int64_t>;
+  using Kind = std::tuple<ServerId, Mode, int64_t, uint32_t>;
   struct Open {
     ParcelId parcel = 0;
     int64_t bytes = 0;
@@ -56,7 +56,7 @@ std::vector<Parcel> fuse(const Layout& layout, int64_t fuse_bytes) {
   for (const Slice& slice : layout.slices) {
     const Policy& policy = layout.policies[slice.layer];
     const int64_t bytes = slice.count() * kElementBytes;
-    const Kind kind{slice.server, policy.mode, policy.staleness};
+    const Kind kind{slice.server, policy.mode, policy.staleness, layout.stage_of_layer(slice.layer)};
     const auto found = open.find(kind);
     if (found != open.end() && bytes < fuse_bytes && found->second.bytes + bytes <= fuse_bytes) {
       parcels[found->second.parcel].slices.push_back(slice.id);
@@ -88,6 +88,10 @@ Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, 
   layout.layers = std::move(layers);
   layout.policies = std::move(policies);
   layout.servers = options.servers;
+  TROUPE_CHECK(options.stage_of.empty() ? options.stages == 1 : options.stage_of.size() == layout.layers.size(),
+               options.stage_of.size(), " layers have one of ", options.stages, " stages, of ", layout.layers.size());
+  layout.stages = options.stages;
+  layout.stage_of = options.stage_of;
 
   const int64_t slice = std::max(kAlignElements, options.slice_bytes / kElementBytes / kAlignElements * kAlignElements);
   const int64_t smallest = std::max(kAlignElements, options.fuse_bytes / kElementBytes);

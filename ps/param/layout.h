@@ -39,6 +39,16 @@ struct Layout {
   std::vector<Slice> slices;     ///< ascending layer, then begin
   std::vector<Parcel> parcels;
   uint32_t servers = 1;
+  /// Workers that make up one replica of the model, each of which computes some layers: worker w is stage w % stages of
+  /// replica w / stages. A parcel holds layers of one stage, whose workers alone contribute to it; all may read it.
+  uint32_t stages = 1;
+  std::vector<uint32_t> stage_of;  ///< by layer, the stage that computes its gradient; empty: one stage
+
+  uint32_t stage_of_layer(LayerId layer) const { return stage_of.empty() ? 0 : stage_of[layer]; }
+  uint32_t stage_of_parcel(const Parcel& parcel) const { return stage_of_layer(slices[parcel.slices.front()].layer); }
+  bool contributes(WorkerId worker, const Parcel& parcel) const {
+    return stages == 1 || worker % stages == stage_of_parcel(parcel);
+  }
 
   /// Any layer that makes all workers take steps together.
   bool lockstep() const;
@@ -56,6 +66,8 @@ struct LayoutOptions {
   int64_t fuse_bytes = 64 << 10;
   /// Never cut a layer (LAMB needs the norm of whole tensors on one server).
   bool whole_layers = false;
+  uint32_t stages = 1;             ///< Layout::stages
+  std::vector<uint32_t> stage_of;  ///< Layout::stage_of
 };
 
 /// Pure and deterministic: the same layers, policies and options give the same layout on every node. Bytes

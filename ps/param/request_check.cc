@@ -121,6 +121,10 @@ Status check_layout(const Layout& layout) {
     if (s.begin < 0 || s.begin >= s.end || s.end > layout.layers[s.layer].count)
       return malformed("slice ", i, " is [", s.begin, ", ", s.end, ") of ", layout.layers[s.layer].count);
   }
+  if (layout.stage_of.empty() ? layout.stages != 1 : layout.stage_of.size() != layout.layers.size())
+    return malformed(layout.stages, " stages, given for ", layout.stage_of.size(), " of ", layout.layers.size(), " layers");
+  for (uint32_t stage : layout.stage_of)
+    if (stage >= layout.stages) return malformed("a layer of stage ", stage, " of ", layout.stages);
   std::vector<int> times(layout.slices.size(), 0);
   for (size_t i = 0; i < layout.parcels.size(); ++i) {
     const Parcel& p = layout.parcels[i];
@@ -128,7 +132,8 @@ Status check_layout(const Layout& layout) {
       return malformed("parcel ", i, " says id ", p.id, ", ", p.slices.size(), " slices");
     for (SliceId s : p.slices)
       if (s >= layout.slices.size() || layout.slices[s].server != p.server || ++times[s] != 1 ||
-          layout.policies[layout.slices[s].layer] != p.policy)
+          layout.policies[layout.slices[s].layer] != p.policy ||
+          layout.stage_of_layer(layout.slices[s].layer) != layout.stage_of_parcel(p))
         return malformed("slice ", s, " does not belong to parcel ", i);
   }
   for (size_t i = 0; i < times.size(); ++i)

@@ -261,6 +261,10 @@ struct Shard::Impl : Holdings {
     if (const Status ok = check_push(push, *layout, options.self.index); !ok)
       return refuse_malformed(ok.error().message);
     const WorkerId worker = e.from.index;
+    if (!layout->contributes(worker, layout->parcels[push.parcel]))
+      return refuse_malformed(cat("parcel ", push.parcel, " is of stage ",
+                                  layout->stage_of_parcel(layout->parcels[push.parcel]), " of ", layout->stages,
+                                  ", worker ", worker, " is not"));
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
     const Sequence width = window_width(parcels.size());

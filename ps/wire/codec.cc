@@ -111,7 +111,7 @@ struct Described {
 
 Described check_descriptor(schema::TensorDescriptor::Reader in, const std::vector<Tensor>& payloads,
                            std::vector<bool>& named) {
-  Described out{shape_of(in.getShape(), "tensor"), enumerant(in.getDtype(), DType::u8, "dtype"), in.getFrame(),
+  Described out{shape_of(in.getShape(), "tensor"), enumerant(in.getDtype(), DType::bf16, "dtype"), in.getFrame(),
                 in.getChecksum()};
   if (out.frame >= payloads.size()) refuse("a tensor is in payload ", out.frame, " of ", payloads.size());
   if (named[out.frame]) refuse("two tensors are in payload ", out.frame);

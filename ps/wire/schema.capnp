@@ -130,6 +130,13 @@ struct Envelope {
     statusRequest @48 :StatusRequest;
     statusReply @49 :StatusReply;
     stopRequest @50 :StopRequest;
+
+    # stage <-> stage
+    activation @51 :Activation;
+    activationAck @52 :ActivationAck;
+
+    # worker <-> coordinator
+    collectiveId @53 :CollectiveId;
   }
 }
 
@@ -164,6 +171,8 @@ enum DType {
   f64 @1;
   i32 @2;
   u8 @3;
+  f16 @4;
+  bf16 @5;
 }
 
 # In the messages below a tensor is a UInt32, an index into Envelope.tensors. Unless said otherwise all are F32.
@@ -246,6 +255,8 @@ struct Layout {
   policies @2 :List(Policy);    # by layer
   slices @3 :List(Slice);       # their number is their index
   parcels @4 :List(Parcel);     # so is theirs
+  stages @5 :UInt32 = 1;
+  stageOf @6 :List(UInt32);     # by layer; empty: one stage
 }
 
 struct LayerSpec {
@@ -552,3 +563,37 @@ struct StatusReply {
 }
 
 struct StopRequest {}
+
+# ---- stage <-> stage ------------------------------------------------------------------------------------------------
+
+struct Activation {
+  # What one stage of a replica hands to the next or the one before, for one micro-batch; the shape travels with it.
+  step @0 :Int64;
+  epoch @1 :Int64;              # the micro-batch is samples [begin, begin + count) of the epoch's order
+  begin @2 :Int64;
+  count @3 :Int64;
+  microBatch @4 :UInt32;
+  chunk @5 :UInt32;             # the part of the model that it is for, counted from the input
+  kind @6 :Kind;
+  tensors @7 :List(UInt32);     # any dtype
+
+  enum Kind {
+    forward @0;
+    backward @1;
+    tied @2;
+  }
+}
+
+struct ActivationAck {
+  step @0 :Int64;
+  microBatch @1 :UInt32;
+  chunk @2 :UInt32;
+  kind @3 :Activation.Kind;
+}
+
+# ---- collectives between processes ----------------------------------------------------------------------------------
+
+struct CollectiveId {
+  group @0 :UInt32;
+  id @1 :Data;                  # what the library that connects the members made; empty: asked for
+}

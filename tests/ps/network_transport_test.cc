@@ -109,7 +109,10 @@ std::vector<Message> every_kind() {
           SyncedAck{kServer},
           StatusRequest{},
           StatusReply{"{}"},
-          StopRequest{}};
+          StopRequest{},
+          Activation{Activation::Kind::backward, 3, 1, 2, {0, 8, 4}, {ramp(64)}},
+          ActivationAck{Activation::Kind::backward, 3, 1, 2},
+          CollectiveId{1, std::string("\0id", 3)}};
 }
 
 void send_every_kind(const std::string& listen_worker, const std::string& listen_server) {

@@ -37,6 +37,7 @@ class RandomMessages {
   void fill(Role& x) { x = static_cast<Role>(random_.below(6)); }
   void fill(Mode& x) { x = static_cast<Mode>(random_.below(4)); }
   void fill(ParamKind& x) { x = static_cast<ParamKind>(random_.below(3)); }
+  void fill(Activation::Kind& x) { x = static_cast<Activation::Kind>(random_.below(3)); }
   void fill(Work::Kind& x) { x = static_cast<Work::Kind>(random_.below(3)); }
   void fill(Refused::Reason& x) { x = static_cast<Refused::Reason>(random_.below(3)); }
   void fill(std::string& x) {
@@ -100,6 +101,10 @@ class RandomMessages {
     options.servers = static_cast<uint32_t>(1 + random_.below(4));
     options.slice_bytes = 64 * static_cast<int64_t>(1 + random_.below(10));
     options.fuse_bytes = 64 * static_cast<int64_t>(random_.below(5));
+    options.stages = static_cast<uint32_t>(1 + random_.below(3));
+    if (options.stages > 1)
+      for (size_t i = 0; i < layers.size(); ++i)
+        options.stage_of.push_back(static_cast<uint32_t>(random_.below(options.stages)));
     x = std::make_shared<Layout>(make_layout(std::move(layers), std::move(policies), options));
   }
   void fill_params(LayerSpec& layer) {

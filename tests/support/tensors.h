@@ -5,6 +5,7 @@
 
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
+#include <troupe/kernels/tensor/half.h>
 #include <troupe/kernels/tensor/tensor.h>
 
 namespace troupe::test {
@@ -20,6 +21,10 @@ inline double at(const Tensor& t, int64_t i) {
       return t.data<int32_t>()[i];
     case DType::u8:
       return t.data<uint8_t>()[i];
+    case DType::f16:
+      return static_cast<double>(to_float(t.data<Half>()[i]));
+    case DType::bf16:
+      return static_cast<double>(to_float(t.data<BFloat16>()[i]));
   }
   return 0;
 }

@@ -74,6 +74,8 @@ static void write(const Layout& in, schema::Layout::Builder out, Writer& writer)
   writer.structs(in.policies, [&](unsigned n) { return out.initPolicies(n); });
   writer.structs(in.slices, [&](unsigned n) { return out.initSlices(n); });
   writer.structs(in.parcels, [&](unsigned n) { return out.initParcels(n); });
+  out.setStages(in.stages);
+  writer.numbers(in.stage_of, [&](unsigned n) { return out.initStageOf(n); });
 }
 static void read(schema::Layout::Reader in, Layout& out, Reader& reader) {
   out.servers = in.getServers();
@@ -81,6 +83,8 @@ static void read(schema::Layout::Reader in, Layout& out, Reader& reader) {
   out.policies = reader.structs<Policy>(in.getPolicies());
   out.slices = reader.structs<Slice>(in.getSlices());
   out.parcels = reader.structs<Parcel>(in.getParcels());
+  out.stages = in.getStages();
+  out.stage_of = reader.numbers<uint32_t>(in.getStageOf());
   for (size_t i = 0; i < out.slices.size(); ++i) out.slices[i].id = static_cast<SliceId>(i);
   for (size_t i = 0; i < out.parcels.size(); ++i) out.parcels[i].id = static_cast<ParcelId>(i);
 }

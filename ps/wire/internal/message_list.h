@@ -41,4 +41,7 @@
   X(SyncedAck, SYNCED_ACK)           \
   X(StatusRequest, STATUS_REQUEST)   \
   X(StatusReply, STATUS_REPLY)       \
-  X(StopRequest, STOP_REQUEST)
+  X(StopRequest, STOP_REQUEST)       \
+  X(Activation, ACTIVATION)          \
+  X(ActivationAck, ACTIVATION_ACK)   \
+  X(CollectiveId, COLLECTIVE_ID)

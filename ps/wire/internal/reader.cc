@@ -5,13 +5,17 @@
 
 namespace troupe::ps::wire {
 
-Tensor Reader::floats(uint32_t index, const char* field) {
+Tensor Reader::tensor(uint32_t index, const char* field) {
   if (index >= tensors_.size()) refuse(field, " is tensor ", index, " of ", tensors_.size());
   if (taken_[index]) refuse(field, " is tensor ", index, ", which another field has already");
   taken_[index] = true;
-  Tensor& tensor = tensors_[index];
+  return std::move(tensors_[index]);
+}
+
+Tensor Reader::floats(uint32_t index, const char* field) {
+  Tensor tensor = this->tensor(index, field);
   if (tensor.dtype() != DType::f32) refuse(field, " is ", name_of(tensor.dtype()), ", expected F32");
-  return std::move(tensor);
+  return tensor;
 }
 
 void Reader::finish() const {

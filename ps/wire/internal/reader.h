@@ -36,7 +36,9 @@ class Reader {
  public:
   explicit Reader(std::vector<Tensor> tensors) : tensors_(std::move(tensors)), taken_(tensors_.size(), false) {}
 
-  /// The tensor of a field that holds parameters, gradients or state: F32.
+  /// The tensor of a field.
+  Tensor tensor(uint32_t index, const char* field);
+  /// Of one that holds parameters, gradients or state: F32.
   Tensor floats(uint32_t index, const char* field);
   /// Ends in a refusal if some tensor was not asked for.
   void finish() const;
