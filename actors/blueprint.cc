@@ -3,6 +3,7 @@
 #include <troupe/actors/nan_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
+#include <troupe/kernels/nn/model_stage_source.h>
 #include <troupe/ps/checkpoint/logged_store.h>
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/control/replicated_store.h>
@@ -75,6 +76,25 @@ Status Blueprint::choose() {
   if (!optimizer) return tl::unexpected<Error>(optimizer.error());
   optimizer_ = std::move(*optimizer);
   c.layout.whole_layers = optimizer_->needs_whole_tensors();
+  return config_.parallel.stages > 1 ? choose_stages() : Status{};
+}
+
+Status Blueprint::choose_stages() {
+  const ps::ParallelSection& p = config_.parallel;
+  ps::ScheduleOptions options;
+  options.name = p.schedule;
+  options.stages = static_cast<uint32_t>(p.stages);
+  options.micro_batches = static_cast<uint32_t>(p.micro_batches);
+  options.chunks = static_cast<uint32_t>(p.chunks);
+  auto schedule = ps::make_schedule(options);
+  if (!schedule) return tl::unexpected<Error>(schedule.error());
+  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
+  if (!plan) return tl::unexpected<Error>(plan.error());
+  stage_.plan = std::move(*plan);
+  stage_.strict = p.strict_schedule;
+  stage_.stall_ms = p.stall_s * 1000;
+  coordinator_.layout.stages = options.stages;
+  coordinator_.layout.stage_of = stage_.plan.stage_of();
   return {};
 }
 
@@ -88,6 +108,8 @@ ClusterParts Blueprint::parts() const {
   parts.shuffle = config_.data.shuffle;
   parts.threads_per_worker = static_cast<int>(config_.parallel.threads_per_worker);
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  parts.stage = stage_;
+  parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   parts.initial = initial_from(source(0), *optimizer_, parts.seed);
   if (config_.debug.slow_worker >= 0)
     parts.slow_down = [debug = config_.debug](ps::WorkerId worker) {
@@ -102,6 +124,16 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
     source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
   return source;
+}
+
+std::unique_ptr<StageSource> Blueprint::stage_source(ps::WorkerId worker) const {
+  const ps::Schedule& schedule = *stage_.plan.schedule;
+  std::vector<nn::ModelPart> parts;
+  for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
+    if (schedule.stage_of[chunk] == worker % schedule.stages)
+      parts.emplace_back(model_, stage_.plan.chunks[chunk].first, stage_.plan.chunks[chunk].last);
+  return std::make_unique<nn::ModelStageSource>(model_, std::move(parts), data_.train, data_.test,
+                                                static_cast<int>(config_.parallel.threads_per_worker));
 }
 
 void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, bool spread) {

@@ -35,6 +35,8 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   Blueprint() = default;
   Status load();
   Status choose();
+  Status choose_stages();
+  std::unique_ptr<StageSource> stage_source(ps::WorkerId worker) const;
   std::unique_ptr<GradientSource> source(ps::WorkerId worker) const;
 
   ps::RunConfig config_;
@@ -44,6 +46,7 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   ps::OptimizerOptions optimizer_options_;
   std::shared_ptr<const ps::Optimizer> optimizer_;
   ps::CoordinatorOptions coordinator_;
+  ps::StageOptions stage_;
 };
 
 }  // namespace troupe

@@ -8,9 +8,11 @@
 
 #include <troupe/actors/all_reducer.h>
 #include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/nn/stage_source.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/control/journal.h>
 #include <troupe/ps/control/recording.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/shard.h>
 #include <troupe/ps/transport/transport.h>
@@ -41,6 +43,11 @@ struct ClusterParts {
   /// One source of gradients a worker; called on the thread that makes the worker, again after a restart. All
   /// must have `coordinator.layers`.
   std::function<std::unique_ptr<GradientSource>(ps::WorkerId)> source;
+  /// Where `coordinator.layout.stages` workers make up a replica: what each of them computes instead, and the schedule
+  /// that they run (`self` and `coordinator` are filled in). `source` then only says what layers there are.
+  std::function<std::unique_ptr<StageSource>(ps::WorkerId)> stage_source;
+  ps::StageOptions stage;
+
   std::shared_ptr<const ps::Optimizer> optimizer;
   ps::ImmediateScale immediate_scale = ps::ImmediateScale::samples;
   /// First parameters and optimizer state: from an initialiser or a checkpoint. See initial_from().

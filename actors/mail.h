@@ -7,6 +7,7 @@
 #include <caf/all.hpp>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/transport/transport.h>
 
@@ -46,10 +47,24 @@ struct ApplyDone {
   ps::LayerId layer = 0;
   ps::SliceState local;
 };
+/// A stage's: its own tasks, each with what it gave and what it took.
+struct StageTaskDone {
+  ps::StageTask task;
+  Tensor output;
+  StepStats stats;
+  double compute_s = 0;
+};
+/// A layer's sum over the micro-batches of a stage.
+struct StageSum {
+  uint64_t work = 0;  ///< its number
+  ps::LayerId layer = 0;
+  Tensor sum;
+};
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, StageTaskDone, StageSum,
+                              TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <troupe/actors/measure.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/ops/ops.h>
 
@@ -60,26 +61,12 @@ struct Computer {
   }
 };
 
-/// The sum of squares that clipping wants (only if asked for; statistics are no part of it), and whether all
-/// elements are finite.
-std::pair<double, bool> measure(Stream& stream, const LayerSpec& layer, const Tensor& gradient, bool norm) {
-  Tensor result = Tensor::empty({1}, DType::f64);
-  ops::cpu_ops().count_non_finite(stream, gradient, result);
-  const bool finite = result.data<double>()[0] == 0;
-  double squares = 0;
-  for (const ParamSpec& param : layer.params) {
-    if (!norm || param.kind == ParamKind::statistic) continue;
-    ops::cpu_ops().sum_of_squares(stream, gradient.view(param.offset, param.shape), result);
-    squares += result.data<double>()[0];
-  }
-  return {squares, finite};
-}
-
 struct WorkerState {
   const char* name = "worker";
   WorkerParts parts;
   std::unique_ptr<ps::WorkerCore> core;
   std::shared_ptr<Computer> computer;
+  std::unique_ptr<Stage> stage;  ///< where it is one
   std::shared_ptr<Executor> collective;
   std::shared_ptr<AllReducer> all_reducer;
 
@@ -116,7 +103,12 @@ void submit(Self self, Executor& executor, std::function<void(const Report&)> ta
 
 // ---- tasks, one function a kind ------------------------------------------------------------------------
 
+void send(Self self, ps::Outbox outbox) {
+  for (ps::Envelope& envelope : outbox) self->state.parts.transport->send(std::move(envelope));
+}
+
 void run(Self self, const ps::Prepare& task) {
+  if (self->state.stage) return;  // its micro-batches are read as they begin
   submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report&) {
     const auto begin = Clock::now();
     computer->source->prepare(computer->batch(task.work));
@@ -125,6 +117,7 @@ void run(Self self, const ps::Prepare& task) {
 }
 
 void run(Self self, const ps::Forward& task) {
+  if (self->state.stage) return;  // begins when all weights are there
   submit(self, *self->state.parts.compute,
          [computer = self->state.computer, task, weights = self->state.core->weights()](const Report&) {
            const auto begin = Clock::now();
@@ -134,6 +127,7 @@ void run(Self self, const ps::Forward& task) {
 }
 
 void run(Self self, const ps::Backward& task) {
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
   submit(self, *self->state.parts.compute,
          [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
            Computer& c = *computer;
@@ -160,6 +154,7 @@ void run(Self self, const ps::Backward& task) {
 }
 
 void run(Self self, const ps::Evaluate& task) {
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
   submit(self, *self->state.parts.compute,
          [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
            const auto begin = Clock::now();
@@ -237,7 +232,7 @@ void run(Self self, const ps::ApplyLocal& task) {
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
-  for (ps::Envelope& envelope : effects.send) self->state.parts.transport->send(std::move(envelope));
+  send(self, std::move(effects.send));
   for (const ps::Task& task : effects.tasks) std::visit([self](const auto& t) { run(self, t); }, task);
   if (effects.finished) self->quit();
 }
@@ -257,8 +252,30 @@ struct TaskHandler {
     carry(self, core().reduced(d.step, d.layer, d.gradient, d.sum_of_squares, d.finite));
   }
   void operator()(const ApplyDone& d) const { carry(self, core().applied_locally(d.step, d.layer, d.local)); }
+  void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
+  void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }
 };
+
+std::unique_ptr<Stage> make_stage(Self self) {
+  const WorkerParts& parts = self->state.parts;
+  StageParts stage = *parts.stage;
+  stage.options.self = parts.options.self;
+  stage.options.coordinator = parts.options.coordinator;
+  stage.compute = parts.compute;
+  stage.sampler = parts.sampler;
+  stage.seed = parts.seed;
+  stage.measure_norm = parts.options.clip_norm > 0;
+  stage.slow_down = parts.slow_down;
+  stage.report = reporter(self);
+  return std::make_unique<Stage>(std::move(stage));
+}
+
+// A stage watches its neighbours, even where nothing is ever lost.
+std::chrono::milliseconds tick_interval(const WorkerParts& parts) {
+  if (parts.retry_interval.count() > 0 || !parts.stage) return parts.retry_interval;
+  return std::chrono::milliseconds(500);
+}
 
 WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given) {
   self->state.parts = std::move(*given);
@@ -266,14 +283,27 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
   self->state.core =
       std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers(), parts.source->gradient_order());
   self->state.computer = std::make_shared<Computer>(parts);
+  if (parts.stage) self->state.stage = make_stage(self);
   end_on_exception(self);
-  tick_every(self, parts.retry_interval);
+  tick_every(self, tick_interval(parts));
   return {
-      [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.core->handle(*envelope)); },
+      [self](const ps::EnvelopePtr& envelope) {
+        const auto& stage = self->state.stage;
+        if (stage && for_stage(*envelope)) return send(self, stage->handle(*envelope));
+        ps::WorkerCore::Effects effects = self->state.core->handle(*envelope);
+        if (stage && std::holds_alternative<ps::Membership>(envelope->body))
+          stage->obey(self->state.core->membership(), self->state.core->membership().generation);
+        carry(self, std::move(effects));
+      },
       [self](const TaskDonePtr& done) { std::visit(TaskHandler{self}, *done); },
       [self](tick_atom) {
-        carry(self, self->state.core->tick());
-        tick_every(self, self->state.parts.retry_interval);
+        const WorkerParts& parts = self->state.parts;
+        if (parts.retry_interval.count() > 0) carry(self, self->state.core->tick());
+        if (const auto& stage = self->state.stage) {
+          if (parts.retry_interval.count() > 0) send(self, stage->tick());
+          send(self, stage->watch(now_ms(self)));
+        }
+        tick_every(self, tick_interval(parts));
       },
   };
 }

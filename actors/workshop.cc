@@ -20,11 +20,15 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
   if (!parts.all_reducer) {
-    auto group = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(
-        make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
-    parts.all_reducer = [group, executor = parts.executor](ps::WorkerId w) {
-      TROUPE_CHECK((*group)[w], "worker ", w, " has left its group");
-      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
+    // One group a stage: the replicas' same layers.
+    const uint32_t stages = parts.coordinator.layout.stages;
+    auto groups = std::make_shared<std::vector<std::vector<std::unique_ptr<Communicator>>>>();
+    for (uint32_t stage = 0; stage < stages; ++stage)
+      groups->push_back(make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size() / stages)));
+    parts.all_reducer = [groups, stages, executor = parts.executor](ps::WorkerId w) {
+      std::unique_ptr<Communicator>& mine = (*groups)[w % stages][w / stages];
+      TROUPE_CHECK(mine, "worker ", w, " has left its group");
+      return make_all_reducer(std::move(mine), executor({ps::Role::worker, w, 1}, "all_reduce"));
     };
   }
 }
@@ -112,6 +116,14 @@ caf::actor Workshop::worker(const ps::Endpoint& who) {
   worker.make_all_reducer = [make = parts_.all_reducer, who] { return std::shared_ptr(make(who.index)); };
   worker.make_collective_queue = [make = parts_.executor, who] { return make(who, "collective"); };
   if (parts_.slow_down) worker.slow_down = parts_.slow_down(who.index);
+  if (parts_.coordinator.layout.stages > 1) {
+    worker.stage = StageParts{};
+    worker.stage->options = parts_.stage;
+    worker.stage->source = parts_.stage_source(who.index);
+    for (const ps::TiedLayer& tied : parts_.stage.plan.tied)
+      if (parts_.stage.plan.schedule->stage_of[tied.reader] == who.index % parts_.coordinator.layout.stages)
+        worker.options.reads.push_back(tied.layer);
+  }
   return caf::actor_cast<caf::actor>(spawn_worker(system_, std::move(worker)));
 }
 

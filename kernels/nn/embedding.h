@@ -12,6 +12,7 @@ class Embedding final : public Layer {
   Shape output_shape(const Shape& sample) const override;
   std::vector<ParamSpec> params() const override;
   void initialize(Random&, std::span<float> values) const override;
+  int64_t work(const Shape& sample) const override { return output_shape(sample).count(); }
   Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const override;
   Tensor backward_input(const Pass&, const Tensor& weights, Tensor dy, bool wants_dx,
                         LayerContext&) const override;

@@ -1,6 +1,17 @@
 #include <troupe/kernels/nn/layer.h>
 
+#include <algorithm>
+
 namespace troupe::nn {
+
+int64_t Layer::work(const Shape& sample) const {
+  const Shape output = output_shape(sample);
+  int64_t parameters = 0;
+  for (const ParamSpec& param : params()) parameters += param.shape.count();
+  // Images are [channels, height, width]; all others have their features last.
+  const int64_t features = output.dims() == 3 ? output[0] : output.dims() > 0 ? output[-1] : 1;
+  return parameters * (output.count() / std::max<int64_t>(features, 1)) + output.count();
+}
 
 Shape batch_shape(int64_t samples, const Shape& sample) {
   std::array<int64_t, Shape::kMaxDims> dims{};

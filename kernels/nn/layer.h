@@ -14,6 +14,7 @@ struct Pass {
   const ops::Ops& ops;
   bool training = true;  ///< false: dropout is off, batch norm uses its running statistics
   uint64_t seed = 0;     ///< of this step, for dropout
+  int64_t first_sample = 0;  ///< of this pass in the step's batch, where several passes make up a batch
 };
 
 /// What one layer keeps of one pass for its backward half. Each pass has its own, so that several batches may
@@ -46,6 +47,10 @@ class Layer {
   /// Names within the layer ("weight"), ascending offsets without gaps; none for a layer without parameters.
   virtual std::vector<ParamSpec> params() const { return {}; }
   virtual void initialize(Random&, std::span<float> values) const { (void)values; }
+
+  /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As it
+  /// stands every parameter is used once for each place (pixel, token) of the output.
+  virtual int64_t work(const Shape& sample) const;
 
   virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
 

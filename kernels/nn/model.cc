@@ -62,6 +62,29 @@ size_t Model::first_node(size_t layer) const {
   return layer < specs_.size() ? spec_nodes_[layer] : nodes_.size();
 }
 
+std::vector<size_t> Model::cuts() const {
+  std::vector<size_t> cuts;
+  for (size_t layer = 1; layer < specs_.size(); ++layer) {
+    const auto at = static_cast<int>(spec_nodes_[layer]);
+    bool possible = true;
+    for (size_t index = spec_nodes_[layer]; index < nodes_.size(); ++index) {
+      const Node& node = nodes_[index];
+      possible = possible && (node.input >= at - 1) && (node.skip == kNone || node.skip >= at - 1);
+    }
+    if (possible) cuts.push_back(layer);
+  }
+  return cuts;
+}
+
+int64_t Model::work(size_t layer) const {
+  int64_t sum = 0;
+  for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) {
+    const int input = nodes_[index].input;
+    sum += nodes_[index].layer->work(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
+  }
+  return sum;
+}
+
 size_t Model::layers_done(const ModelContext& context) const {
   size_t done = 0;
   while (done < specs_.size() && first_node(done + 1) <= context.next_) ++done;
@@ -109,14 +132,24 @@ void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor d
 void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,
                           const GradientSource::GradientReady& ready, ModelContext& context) const {
   const Node& node = nodes_[index];
-  LayerContext& layer = context.layers_[index];
-  const bool has_params = node.spec >= 0;
+  Tensor dx = node_back_input(pass, weights, index, context);
+  if (node.spec >= 0 && !node.waits) give_gradient(pass, weights, index, ready, context);
+  if (!node.waits) context.layers_[index] = {};
+  pass_back(pass, index, std::move(dx), context);
+}
+
+Tensor Model::node_back_input(const Pass& pass, std::span<const Tensor> weights, size_t index,
+                              ModelContext& context) const {
+  const Node& node = nodes_[index];
   const Tensor none;
-  const Tensor& flat = has_params ? weights[static_cast<size_t>(node.spec)] : none;
-  Tensor dx = node.layer->backward_input(pass, flat, std::move(context.gradients_[index]),
-                                         wants_gradient(node.input), layer);
-  if (has_params && !node.waits) give_gradient(pass, weights, index, ready, context);
-  if (!node.waits) layer = {};
+  return node.layer->backward_input(pass, node.spec >= 0 ? weights[static_cast<size_t>(node.spec)] : none,
+                                    std::move(context.gradients_[index]), wants_gradient(node.input),
+                                    context.layers_[index]);
+}
+
+// Hands what a node gave back to those whose outputs it had read.
+void Model::pass_back(const Pass& pass, size_t index, Tensor dx, ModelContext& context) const {
+  const Node& node = nodes_[index];
   if (wants_gradient(node.skip)) {
     Tensor dskip = Tensor::empty(dx.shape(), dx.dtype());
     pass.ops.copy(pass.stream, dx, dskip);

@@ -19,6 +19,7 @@ class ModelContext {
 
  private:
   friend class Model;
+  friend class ModelPart;
   Tensor input_;
   std::vector<LayerContext> layers_;
   std::vector<Tensor> outputs_;    ///< by node, while a later node still reads it
@@ -57,6 +58,15 @@ class Model {
                ModelContext& context) const;
   /// Whether all layers have run.
   bool forward_done(const ModelContext& context) const { return context.next_ == nodes_.size(); }
+  /// Layers before which the model can be cut in two: one tensor alone, the output of the node before, is read behind
+  /// the cut. Ascending.
+  std::vector<size_t> cuts() const;
+  /// Shape of one sample of the tensor that crosses at a cut.
+  const Shape& shape_at(size_t cut) const { return nodes_[first_node(cut) - 1].output; }
+
+  /// Multiply-adds of one sample's forward pass through a layer and the nodes that run along with it, about.
+  int64_t work(size_t layer) const;
+
   /// How many layers have run.
   size_t layers_done(const ModelContext& context) const;
 
@@ -70,6 +80,7 @@ class Model {
                 const GradientSource::GradientReady& ready, ModelContext& context) const;
 
  private:
+  friend class ModelPart;
   struct Node {
     std::unique_ptr<const Layer> layer;
     int input;     ///< a node, or kPrevious for the model's input
@@ -84,6 +95,8 @@ class Model {
   void run_node(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
   void run_node_back(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
+  Tensor node_back_input(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
+  void pass_back(const Pass&, size_t index, Tensor dx, ModelContext&) const;
   void give_gradient(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
   void set_gradient_order();

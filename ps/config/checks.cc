@@ -48,16 +48,41 @@ struct Checker {
     if (!shares.empty()) {
       int64_t sum = 0;
       for (const int64_t share : shares) sum += share;
-      if (static_cast<int64_t>(shares.size()) != c.parallel.workers)
+      if (static_cast<int64_t>(shares.size()) != c.parallel.replicas())
         problem(term("parallel.worker_batch"), " has ", shares.size(), " entries, but ", term("parallel.workers"),
-                ": give one entry a worker");
+                c.parallel.stages > 1 ? cat(" and ", term("parallel.stages"), ": give one entry a replica")
+                                      : ": give one entry a worker");
       if (sum != c.train.batch_size)
         problem(term("parallel.worker_batch"), " adds up to ", sum, ", but ", term("train.batch_size"),
                 ": change one of them, or leave train.batch_size out");
-    } else if (c.train.batch_size < c.parallel.workers) {
+    } else if (c.train.batch_size < c.parallel.replicas()) {
       problem(term("train.batch_size"), " leaves some of the workers without a sample, ", term("parallel.workers"),
-              ": use a batch of at least ", c.parallel.workers, " or fewer workers");
+              ": use a batch of at least ", c.parallel.replicas(), " or fewer workers");
     }
+  }
+
+  void stages() {
+    const ParallelSection& p = c.parallel;
+    if (p.workers % p.stages != 0)
+      problem(term("parallel.workers"), " is not a multiple of ", term("parallel.stages"),
+              ": every replica of the model needs all its stages");
+    for (const char* key : {"parallel.schedule", "parallel.schedule_file", "parallel.micro_batches", "parallel.chunks",
+                            "parallel.cuts", "parallel.strict_schedule", "parallel.stall_s"})
+      idle_unless(p.stages > 1, key, "parallel.stages");
+    if (p.stages == 1) return;
+    if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
+      problem(term("parallel.cuts"), " has ", p.cuts.size(), " entries, but ", term("parallel.stages"), " and ",
+              term("parallel.chunks"), " make ", p.stages * p.chunks, " parts: give one number of layers a part");
+    if (c.elastic.on_loss == OnLoss::shrink)
+      problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
+              ": use restart or fail");
+    const bool immediate = std::ranges::any_of(c.update, [](const UpdateRule& rule) { return rule.policy.immediate(); });
+    if (immediate && c.train.clip_norm > 0)
+      problem(term("train.clip_norm"), " clips by the norm of the whole gradient, which no stage knows when it pushes an "
+              "ssp or async layer at once, and ", term("parallel.stages"), ": use sync or all_reduce layers, or no clipping");
+    if (immediate && c.train.on_nonfinite == NonFinite::skip)
+      problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
+              term("parallel.stages"), ": use sync or all_reduce layers, or stop");
   }
 
   void length() {
@@ -169,6 +194,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.name();
   checker.length();
   checker.batch();
+  checker.stages();
   checker.model();
   checker.data();
   checker.optimizer();
@@ -182,7 +208,7 @@ Status check_against_data(const RunConfig& config, const Sources& sources, int64
   const Checker checker{config, sources, ignored, ignored};
   const std::string have = cat("there are ", train_samples, " training samples in ", config.data.path,
                                config.data.train_limit > 0 ? ", " + checker.term("data.train_limit") : "");
-  if (config.parallel.workers > train_samples)
+  if (config.parallel.replicas() > train_samples)
     return fail(ErrorKind::invalid,
                 cat(checker.term("parallel.workers"), " is more than samples: ", have, "; use fewer workers"));
   if (config.train.batch_size > train_samples)

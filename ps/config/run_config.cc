@@ -3,8 +3,12 @@
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
-  if (!config.parallel.worker_batch.empty()) return config.parallel.worker_batch;
-  return equal_split(config.train.batch_size, config.parallel.workers);
+  const ParallelSection& p = config.parallel;
+  const std::vector<int64_t> shares =
+      p.worker_batch.empty() ? equal_split(config.train.batch_size, p.replicas()) : p.worker_batch;
+  std::vector<int64_t> batches;
+  for (const int64_t share : shares) batches.insert(batches.end(), static_cast<size_t>(p.stages), share);
+  return batches;
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {

@@ -53,7 +53,17 @@ struct ParallelSection {
   int64_t workers = 1;
   int64_t servers = 1;
   int64_t threads_per_worker = 1;
-  std::vector<int64_t> worker_batch;  ///< empty: equal shares; see worker_batches()
+  std::vector<int64_t> worker_batch;  ///< by replica; empty: equal shares; see worker_batches()
+  int64_t stages = 1;                 ///< workers that make up a replica of the model
+  std::string schedule = "1f1b";
+  std::string schedule_file;
+  int64_t micro_batches = 4;          ///< of a replica's batch
+  int64_t chunks = 1;                 ///< parts of the model a stage
+  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
+  bool strict_schedule = false;
+  int64_t stall_s = 60;
+
+  int64_t replicas() const { return workers / stages; }
 };
 
 struct ServersSection {

@@ -65,10 +65,14 @@ void CoordinatorCore::begin_duty(Effects& out) {
   }
   switch (duties_.front()) {
     case Duty::upload: {
-      Work work;
-      work.kind = Work::Kind::upload;
-      work.step = slots_[0].next_step;
-      slots_[0].special.push_back(work);
+      // Every worker of a stage has the same copies; the first replica's bring them home.
+      uploading_ = stages();
+      for (uint32_t stage = 0; stage < stages(); ++stage) {
+        Work work;
+        work.kind = Work::Kind::upload;
+        work.step = slots_[stage].next_step;
+        slots_[stage].special.push_back(work);
+      }
       break;
     }
     case Duty::evaluate:
@@ -99,20 +103,20 @@ void CoordinatorCore::start_evaluation() {
   result_.evaluation = {};
   result_.evaluation.step = result_.steps;
   result_.evaluation.epoch = dealer_epoch();
-  std::vector<WorkerId> present;
+  evaluating_.clear();
   for (WorkerId w = 0; w < slots_.size(); ++w)
-    if (!slots_[w].absent) present.push_back(w);
-  evaluating_ = static_cast<int64_t>(present.size());
-  const std::vector<int64_t> parts = equal_split(options_.test_samples, evaluating_);
+    if (!slots_[w].absent) evaluating_[w] = 1;
+  const auto replicas = static_cast<int64_t>(evaluating_.size() / stages());
+  const std::vector<int64_t> parts = equal_split(options_.test_samples, replicas);
+  size_t i = 0;
   int64_t begin = 0;
-  for (size_t i = 0; i < present.size(); ++i) {
-    Slot& slot = slots_[present[i]];
+  for (const auto& [w, answers] : evaluating_) {
     Work work;
     work.kind = Work::Kind::evaluate;
-    work.step = slot.next_step;
-    work.range = {0, begin, parts[i]};
-    begin += parts[i];
-    slot.special.push_back(work);
+    work.step = slots_[w].next_step;
+    work.range = {0, begin, parts[i / stages()]};
+    if (++i % stages() == 0) begin += work.range.count;
+    slots_[w].special.push_back(work);
   }
 }
 

@@ -42,8 +42,12 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
       changes.erase(changes.begin());
     }
   }
+  if (options.layout.stages > 1 && options.on_loss == OnLoss::shrink)
+    return fail(ErrorKind::invalid, cat("elastic.on_loss = shrink and parallel.stages = ", options.layout.stages,
+                                        ": a replica cannot go on without one of its stages; use restart or fail"));
   if (options.roster.nodes > 0) options.policies = over_processes(std::move(options.policies));
   options.dealer.lockstep = lockstep(options.policies);
+  options.dealer.stages = options.layout.stages;
   auto dealer = Dealer::make(options.dealer, options.resume);
   if (!dealer) return tl::unexpected<Error>(dealer.error());
   const Step start = options.resume ? options.resume->step : 0;
@@ -280,17 +284,21 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
   switch (work.kind) {
     case Work::Kind::train:
       dealer_.completed(w, work.step);
+      if (work.step < slot.accounted) break;  // repeated for another stage's sake
+      slot.accounted = work.step + 1;
       account(out, w, done, work);
       break;
     case Work::Kind::evaluate:
+      if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake
+      else if (--awaited->second == 0) evaluating_.erase(awaited);
       result_.evaluation.stats += done.stats;
-      if (--evaluating_ == 0) {
+      if (evaluating_.empty()) {
         out.evaluations.push_back(result_.evaluation);
         next_duty(out);
       }
       break;
     case Work::Kind::upload:
-      next_duty(out);
+      if (--uploading_ == 0) next_duty(out);
       break;
   }
 }

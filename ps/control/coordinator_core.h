@@ -130,7 +130,7 @@ class CoordinatorCore {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
                     x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
                     x.last_worker_, x.replicas_, x.moving_, x.full_batch_, x.resizing_, x.slots_, x.waiting_,
-                    x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_,
+                    x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
                     x.verdicts_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
   }
@@ -145,9 +145,10 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    Step accounted = 0;                     ///< what it did before is in the reports
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.accounted);
     }
   };
 
@@ -183,6 +184,8 @@ class CoordinatorCore {
   void spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over = {});
   void place_homeless(Effects& out);
   void vacate(WorkerId w);
+  void replace(Effects& out, WorkerId w);
+  uint32_t stages() const { return options_.layout.stages; }
   void drop_worker(Effects& out, WorkerId w, const std::string& what);
   std::vector<WorkerId> absent() const;
   void resize_soon();
@@ -266,7 +269,8 @@ class CoordinatorCore {
   std::map<ServerId, SnapshotReply> snapshots_;
   std::map<ServerId, StatsReply> statistics_;
   int64_t writing_ = 0;                     ///< checkpoints under way
-  int64_t evaluating_ = 0;                  ///< answers missing
+  std::map<WorkerId, int64_t> evaluating_;  ///< answers missing, by whom
+  int64_t uploading_ = 0;                   ///< answers missing
 
   Step next_checkpoint_;                    ///< schedule step; the largest: none
   int64_t next_evaluation_;                 ///< epoch; the largest: none

@@ -77,15 +77,14 @@ void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::s
   const std::string why = cat(roster_.describe(node), ": ", reason);
   const auto slots = roster_.slots_of(node);
   if (slots.empty()) out.events.push_back(cat("lost ", why));
+  for (const auto& [role, index] : slots)
+    if (role != Role::replica) roster_.vacate(role, index);
+  std::set<uint32_t> replaced;  // replicas of several stages, as a whole
   for (const auto& [role, index] : slots) {
     if (phase_ == Phase::ended) return;
-    if (role == Role::replica) {
-      lost_replica(out, index, why);
-      continue;
-    }
-    roster_.vacate(role, index);
-    if (role == Role::worker) lost_worker(out, index, why);
-    else lost_server(out, index, why);
+    if (role == Role::replica) lost_replica(out, index, why);
+    else if (role == Role::server) lost_server(out, index, why);
+    else if (stages() == 1 || replaced.insert(index / stages()).second) lost_worker(out, index, why);
   }
 }
 
@@ -154,14 +153,33 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
     return;
   }
   ++result_.worker_restarts;
-  Slot& slot = slots_[w];
+  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again (", result_.worker_restarts,
+                           " of ", options_.max_restarts, ")"));
+  replace(out, w);
+}
+
+// New actors for the worker's slot, and for the other stages of its replica: activations under way are lost with it, and
+// the replica repeats what one of its stages had not completed.
+void CoordinatorCore::replace(Effects& out, WorkerId w) {
+  const WorkerId first = w - w % stages(), last = first + stages();
   dealer_.restart(w);
-  for (auto& [number, work] : slot.outstanding)
-    if (work.kind != Work::Kind::train) slot.special.push_back(work);
-  vacate(w);
-  out.events.push_back(cat(what, "; starting it again (", result_.worker_restarts, " of ", options_.max_restarts, ")"));
-  membership_.workers[w] = ++last_worker_[w];
-  spawn(out, worker(w));
+  std::optional<Work> evaluation;
+  std::vector<std::deque<Work>> uploads(stages());
+  const auto sort_in = [&](WorkerId v, const Work& work) {
+    if (work.kind == Work::Kind::evaluate) evaluation = work;
+    if (work.kind == Work::Kind::upload) uploads[v - first].push_back(work);
+  };
+  for (WorkerId v = first; v < last; ++v) {
+    for (const auto& [number, work] : slots_[v].outstanding) sort_in(v, work);
+    for (const Work& work : slots_[v].special) sort_in(v, work);
+  }
+  for (WorkerId v = first; v < last; ++v) {
+    slots_[v].special = std::move(uploads[v - first]);
+    if (evaluation) slots_[v].special.push_back(*evaluation);
+    vacate(v);
+    membership_.workers[v] = ++last_worker_[v];
+  }
+  for (WorkerId v = first; v < last; ++v) spawn(out, worker(v));
 }
 
 // What is under way with whoever held the slot counts no more.
@@ -199,6 +217,7 @@ void CoordinatorCore::drop_worker(Effects& out, WorkerId w, const std::string& w
   for (WorkerId heir = 0; heir < slots_.size(); ++heir) {
     if (slots_[heir].absent) continue;
     slots_[heir].special.insert(slots_[heir].special.end(), special.begin(), special.end());
+    if (auto awaited = evaluating_.extract(w)) evaluating_[heir] += awaited.mapped();
     break;
   }
   out.events.push_back(cat(what, "; ", left, " go on without it"));
@@ -327,15 +346,9 @@ void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoi
     if (!replicas_[index].here) order_replicas(out);
     return;
   }
-  dealer_.restart(index);
-  Slot& slot = slots_[index];
-  for (auto& [number, work] : slot.outstanding)
-    if (work.kind != Work::Kind::train) slot.special.push_back(work);
-  vacate(index);
   out.events.push_back(cat("worker ", index, " moves to ", roster_.describe(to)));
-  membership_.workers[index] = ++last_worker_[index];
   roster_.settle(Role::worker, index, to);
-  spawn(out, worker(index));
+  replace(out, index);
 }
 
 // ---- replicas ------------------------------------------------------------------------------------------------------

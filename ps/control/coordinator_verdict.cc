@@ -9,7 +9,8 @@ std::set<Endpoint> CoordinatorCore::voters() const {
   std::set<Endpoint> voters;
   for (const Parcel& parcel : layout().parcels)
     if (parcel.policy.aggregates()) voters.insert(server(parcel.server));
-  if (layout().any(Mode::all_reduce)) voters.insert(worker(0));
+  for (LayerId layer = 0; layer < layout().layers.size(); ++layer)
+    if (layout().policies[layer].mode == Mode::all_reduce) voters.insert(worker(layout().stage_of_layer(layer)));
   return voters;
 }
 

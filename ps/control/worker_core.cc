@@ -181,11 +181,13 @@ void WorkerCore::begin(Effects& out) {
     open.done.number = current_->number;
     open.done.step = current_->step;
     open.missing = 1;
-    for (const Parcel& parcel : layout().parcels) open.missing += parcel.policy.mode != Mode::all_reduce;
+    for (const Parcel& parcel : layout().parcels)
+      open.missing += computes(parcel) && parcel.policy.mode != Mode::all_reduce;
     for (LayerId layer = 0; layer < layers_.size(); ++layer)
-      open.missing += policy(layer).mode == Mode::all_reduce;
+      open.missing += computes(layer) && policy(layer).mode == Mode::all_reduce;
   }
   for (const Parcel& parcel : layout().parcels) {
+    if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
       const LayerId layer = layout().slices[parcel.slices.front()].layer;
@@ -214,20 +216,20 @@ void WorkerCore::advance(Effects& out) {
   const size_t first = forwarded_;
   while (forwarded_ < layers_.size() && take_weights(static_cast<LayerId>(forwarded_))) ++forwarded_;
   const bool train = current_->kind == Work::Kind::train;
-  const bool computes = current_->range.count > 0;
-  if (train && computes && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
+  const bool has_samples = current_->range.count > 0;
+  if (train && has_samples && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
   if (forwarded_ < layers_.size()) return;
   backward_given_ = true;
   if (!train) {
     out.tasks.push_back(Evaluate{*current_});
-  } else if (computes) {
+  } else if (has_samples) {
     out.tasks.push_back(Backward{*current_});
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
     const Step step = current_->step;
     for (size_t layer = 0; layer < layers_.size(); ++layer)
-      if (policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
+      if (computes(static_cast<LayerId>(layer)) && policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
         gradients_[layer] = Tensor::zeros({layers_[layer].count});
     push_everything(out);
     end_current();
@@ -243,6 +245,7 @@ void WorkerCore::prepare(Effects& out) const {
 
 // Puts a layer's weights in place if all of them are here.
 bool WorkerCore::take_weights(LayerId layer) {
+  if (!reads(layer)) return true;
   const Step step = current_->step;
   const bool own = policy(layer).mode == Mode::all_reduce;
   if (own && local_step_[layer] >= 0) {
@@ -339,13 +342,14 @@ void WorkerCore::push_everything(Effects& out) {
   for (size_t k = 0; k < layers_.size(); ++k) {
     const size_t i = holds_pushes() ? k : gradient_order_[k];
     const auto layer = static_cast<LayerId>(i);
-    if (policy(layer).mode != Mode::all_reduce) continue;
+    if (!computes(layer) || policy(layer).mode != Mode::all_reduce) continue;
     // The sum of all workers then says that this step is not finite, whichever layer it was.
     if (!non_finite_.empty()) gradients_[i].data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     reduce(out, layer);
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
-    if (layout().parcels[i].policy.mode != Mode::all_reduce) push(out, static_cast<ParcelId>(i));
+    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
+      push(out, static_cast<ParcelId>(i));
 }
 
 void WorkerCore::push_ready_parcels(Effects& out, LayerId layer) {
@@ -444,7 +448,8 @@ void WorkerCore::on(Effects& out, const Verdict& verdict) {
 
 bool WorkerCore::all_reduced() const {
   size_t all = 0;
-  for (const Policy& policy : layout().policies) all += policy.mode == Mode::all_reduce;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer)
+    all += computes(layer) && policy(layer).mode == Mode::all_reduce;
   return reduced_.size() == all;
 }
 
@@ -548,8 +553,19 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
+bool WorkerCore::reads(LayerId layer) const {
+  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+}
+
+bool WorkerCore::reads(const Parcel& parcel) const {
+  if (computes(parcel)) return true;
+  if (options_.reads.empty()) return false;
+  return std::ranges::any_of(parcel.slices, [&](SliceId slice) { return reads(layout().slices[slice].layer); });
+}
+
+// Of the workers that compute the same layers.
 bool WorkerCore::lowest() const {
-  for (WorkerId worker = 0; worker < options_.self.index; ++worker)
+  for (WorkerId worker = stage(); worker < options_.self.index; worker += layout().stages)
     if (membership_.workers[worker]) return false;
   return true;
 }

@@ -18,6 +18,7 @@ struct WorkerOptions {
   Endpoint coordinator{Role::coordinator, 0, 1};
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
+  std::vector<LayerId> reads;       ///< layers of other stages whose weights it needs, too (tied ones)
 };
 
 /// What the actor gives its executors to do. Each but Prepare and Forward is answered by a call of WorkerCore.
@@ -26,7 +27,8 @@ struct Prepare {
 };
 struct Forward {
   Work work;
-  size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending
+  size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending. Those of
+                               ///< other stages are among them, without weights
 };
 struct Backward {              ///< follows the step's last Forward on the same in-order executor
   Work work;
@@ -63,6 +65,8 @@ using Task = std::variant<Prepare, Forward, Backward, Evaluate, Reduce, ApplyLoc
 ///
 /// The pull of a parcel for step t+1 leaves right behind its push of step t, and the next piece of work is
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
+///
+/// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 class WorkerCore {
  public:
   struct Effects {
@@ -88,6 +92,7 @@ class WorkerCore {
   /// Says again what has not been answered: every so often on a transport that loses messages.
   Effects tick();
 
+  const Membership& membership() const { return membership_; }
   /// Weights of the step that runs, by layer; empty where they have not come. Copies may be held.
   const std::vector<Tensor>& weights() const { return weights_; }
   /// The group decides on every step (clipping, skipping), so gradients wait for the whole backward pass.
@@ -109,6 +114,11 @@ class WorkerCore {
   };
 
   const Layout& layout() const { return *membership_.layout; }
+  uint32_t stage() const { return options_.self.index % layout().stages; }
+  bool computes(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
+  bool computes(const Parcel& parcel) const { return layout().contributes(options_.self.index, parcel); }
+  bool reads(LayerId layer) const;
+  bool reads(const Parcel& parcel) const;
   Policy policy(LayerId layer) const { return layout().policies[layer]; }
   Endpoint server_of(ParcelId parcel) const;
   bool lowest() const;

@@ -63,8 +63,8 @@ auto fields(T& x) {
 
 template <Of<DealerOptions> T>
 auto fields(T& x) {
-  auto& [train_samples, epochs, max_steps, global_batch, worker_batch, vacancies, lockstep] = x;
-  return std::tie(train_samples, epochs, max_steps, global_batch, worker_batch, vacancies, lockstep);
+  auto& [train_samples, epochs, max_steps, global_batch, worker_batch, stages, vacancies, lockstep] = x;
+  return std::tie(train_samples, epochs, max_steps, global_batch, worker_batch, stages, vacancies, lockstep);
 }
 
 template <Of<Work> T>
