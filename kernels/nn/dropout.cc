@@ -4,7 +4,7 @@ namespace troupe::nn {
 
 Tensor Dropout::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext&) const {
   if (!pass.training) return x;
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = pass.stream.empty(x.shape(), x.dtype());
   pass.ops.dropout(pass.stream, x, p_, derive_seed(pass.seed, "dropout", place_), 0, y);
   return y;
 }

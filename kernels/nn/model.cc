@@ -118,7 +118,7 @@ void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, siz
   if (has_params && !node.waits) give_gradient(pass, weights, index, ready, context);
   if (!node.waits) layer = {};
   if (wants_gradient(node.skip)) {
-    Tensor dskip = Tensor::empty(dx.shape(), dx.dtype());
+    Tensor dskip = pass.stream.empty(dx.shape(), dx.dtype());
     pass.ops.copy(pass.stream, dx, dskip);
     add_gradient(pass, node.skip, std::move(dskip), context);
   }
@@ -128,7 +128,7 @@ void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, siz
 void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, size_t index,
                           const GradientSource::GradientReady& ready, ModelContext& context) const {
   const auto spec = static_cast<size_t>(nodes_[index].spec);
-  Tensor gradient = Tensor::empty({specs_[spec].count}, weights[spec].dtype());
+  Tensor gradient = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
   nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], ops::Write::set, gradient);
   context.layers_[index] = {};
   ready(spec, std::move(gradient));
