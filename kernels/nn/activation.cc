@@ -15,7 +15,7 @@ ops::Epilogue epilogue_of(Activation activation) {
 
 Tensor activate(const Pass& pass, Activation activation, Tensor z, bool z_is_relu, LayerContext& context) {
   if (activation == Activation::gelu) {
-    Tensor y = Tensor::empty(z.shape(), z.dtype());
+    Tensor y = pass.stream.empty(z.shape(), z.dtype());
     pass.ops.gelu(pass.stream, z, y);
     if (pass.training) context.z = std::move(z);
     return y;
@@ -34,7 +34,7 @@ Tensor activation_gradient(const Pass& pass, Activation activation, Tensor dy, c
 Tensor ActivationLayer::forward(const Pass& pass, const Tensor&, const Tensor& x,
                                 LayerContext& context) const {
   if (!is_relu(activation_)) return activate(pass, activation_, x, false, context);
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = pass.stream.empty(x.shape(), x.dtype());
   pass.ops.relu(pass.stream, x, y);
   return activate(pass, activation_, std::move(y), true, context);
 }

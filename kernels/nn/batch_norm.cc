@@ -27,10 +27,10 @@ void BatchNorm::initialize(Random&, std::span<float> values) const {
 
 Tensor BatchNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                           LayerContext& context) const {
-  Tensor z = Tensor::empty(x.shape(), x.dtype());
+  Tensor z = pass.stream.empty(x.shape(), x.dtype());
   if (pass.training) {
-    context.mean = Tensor::empty({channels_}, x.dtype());
-    context.spread = Tensor::empty({channels_}, x.dtype());
+    context.mean = pass.stream.empty({channels_}, x.dtype());
+    context.spread = pass.stream.empty({channels_}, x.dtype());
     pass.ops.batch_norm(pass.stream, x, part(weights, 0), part(weights, 1), kEpsilon, z, context.mean,
                         context.spread);
     context.x = x;
@@ -45,8 +45,8 @@ Tensor BatchNorm::forward(const Pass& pass, const Tensor& weights, const Tensor&
 Tensor BatchNorm::backward_input(const Pass& pass, const Tensor& weights, Tensor dy, bool wants_dx,
                                  LayerContext& context) const {
   Tensor dz = activation_gradient(pass, activation_, std::move(dy), context);
-  context.dscale = Tensor::empty({channels_}, dz.dtype());
-  context.dshift = Tensor::empty({channels_}, dz.dtype());
+  context.dscale = pass.stream.empty({channels_}, dz.dtype());
+  context.dshift = pass.stream.empty({channels_}, dz.dtype());
   pass.ops.batch_norm_gradient(pass.stream, context.x, part(weights, 0), context.mean, context.spread,
                                kEpsilon, dz, ops::Write::set, dz, context.dscale, context.dshift);
   return wants_dx ? dz : Tensor();

@@ -33,7 +33,7 @@ Tensor Conv2d::bias_of(const Tensor& flat) const {
 
 Tensor Conv2d::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                        LayerContext& context) const {
-  Tensor z = Tensor::empty(ops::conv_output(x.shape(), weight_, geometry_), x.dtype());
+  Tensor z = pass.stream.empty(ops::conv_output(x.shape(), weight_, geometry_), x.dtype());
   pass.ops.conv(pass.stream, x, weights.view(0, weight_), bias_of(weights), geometry_,
                 epilogue_of(activation_), z);
   if (pass.training) context.x = x;
@@ -44,7 +44,7 @@ Tensor Conv2d::backward_input(const Pass& pass, const Tensor& weights, Tensor dy
                               LayerContext& context) const {
   context.dz = activation_gradient(pass, activation_, std::move(dy), context);
   if (!wants_dx) return {};
-  Tensor dx = Tensor::empty(context.x.shape(), context.dz.dtype());
+  Tensor dx = pass.stream.empty(context.x.shape(), context.dz.dtype());
   pass.ops.conv_input_gradient(pass.stream, context.dz, weights.view(0, weight_), geometry_, dx);
   return dx;
 }

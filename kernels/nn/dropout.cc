@@ -12,7 +12,7 @@ int64_t first_element(const Pass& pass, const Tensor& x) {
 
 Tensor Dropout::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext&) const {
   if (!pass.training) return x;
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  Tensor y = pass.stream.empty(x.shape(), x.dtype());
   pass.ops.dropout(pass.stream, x, p_, derive_seed(pass.seed, "dropout", place_), first_element(pass, x), y);
   return y;
 }

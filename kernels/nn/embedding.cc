@@ -26,7 +26,7 @@ void Embedding::initialize(Random& random, std::span<float> values) const {
 
 Tensor Embedding::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                           LayerContext& context) const {
-  Tensor y = Tensor::empty({x.count(), weight_[1]}, weights.dtype());
+  Tensor y = pass.stream.empty({x.count(), weight_[1]}, weights.dtype());
   pass.ops.embedding(pass.stream, weights.view(0, weight_), x, y);
   if (pass.training) context.x = x;
   return y.reshaped(widened(x.shape(), weight_[1]));

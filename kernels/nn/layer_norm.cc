@@ -21,9 +21,9 @@ void LayerNorm::initialize(Random&, std::span<float> values) const {
 Tensor LayerNorm::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                           LayerContext& context) const {
   const int64_t rows = x.shape()[0];
-  Tensor z = Tensor::empty(x.shape(), x.dtype());
-  context.mean = Tensor::empty({rows}, x.dtype());
-  context.spread = Tensor::empty({rows}, x.dtype());
+  Tensor z = pass.stream.empty(x.shape(), x.dtype());
+  context.mean = pass.stream.empty({rows}, x.dtype());
+  context.spread = pass.stream.empty({rows}, x.dtype());
   pass.ops.layer_norm(pass.stream, x, weights.view(0, {width_}), weights.view(width_, {width_}), kEpsilon, z,
                       context.mean, context.spread);
   if (pass.training) context.x = x;
@@ -35,7 +35,7 @@ Tensor LayerNorm::backward_input(const Pass& pass, const Tensor& weights, Tensor
                                  LayerContext& context) const {
   context.dz = activation_gradient(pass, activation_, std::move(dy), context);
   if (!wants_dx) return {};
-  Tensor dx = Tensor::empty(context.x.shape(), context.dz.dtype());
+  Tensor dx = pass.stream.empty(context.x.shape(), context.dz.dtype());
   pass.ops.layer_norm_input_gradient(pass.stream, context.x, weights.view(0, {width_}), context.mean,
                                      context.spread, context.dz, dx);
   return dx;

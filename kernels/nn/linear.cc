@@ -21,7 +21,7 @@ void Linear::initialize(Random& random, std::span<float> values) const {
 
 Tensor Linear::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                        LayerContext& context) const {
-  Tensor z = Tensor::empty({x.shape()[0], weight_[0]}, x.dtype());
+  Tensor z = pass.stream.empty({x.shape()[0], weight_[0]}, x.dtype());
   pass.ops.linear(pass.stream, x, weights.view(0, weight_), weights.view(weight_.count(), bias_),
                   epilogue_of(activation_), z);
   if (pass.training) context.x = x;
@@ -32,7 +32,7 @@ Tensor Linear::backward_input(const Pass& pass, const Tensor& weights, Tensor dy
                               LayerContext& context) const {
   context.dz = activation_gradient(pass, activation_, std::move(dy), context);
   if (!wants_dx) return {};
-  Tensor dx = Tensor::empty(context.x.shape(), context.dz.dtype());
+  Tensor dx = pass.stream.empty(context.x.shape(), context.dz.dtype());
   pass.ops.gemm(pass.stream, Trans::no, Trans::no, context.dz, weights.view(0, weight_), 0, dx);
   return dx;
 }

@@ -151,7 +151,7 @@ Tensor Model::node_back_input(const Pass& pass, std::span<const Tensor> weights,
 void Model::pass_back(const Pass& pass, size_t index, Tensor dx, ModelContext& context) const {
   const Node& node = nodes_[index];
   if (wants_gradient(node.skip)) {
-    Tensor dskip = Tensor::empty(dx.shape(), dx.dtype());
+    Tensor dskip = pass.stream.empty(dx.shape(), dx.dtype());
     pass.ops.copy(pass.stream, dx, dskip);
     add_gradient(pass, node.skip, std::move(dskip), context);
   }
@@ -161,7 +161,7 @@ void Model::pass_back(const Pass& pass, size_t index, Tensor dx, ModelContext& c
 void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, size_t index,
                           const GradientSource::GradientReady& ready, ModelContext& context) const {
   const auto spec = static_cast<size_t>(nodes_[index].spec);
-  Tensor gradient = Tensor::empty({specs_[spec].count}, weights[spec].dtype());
+  Tensor gradient = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
   nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], ops::Write::set, gradient);
   context.layers_[index] = {};
   ready(spec, std::move(gradient));

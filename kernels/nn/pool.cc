@@ -16,8 +16,8 @@ Shape MaxPool::output_shape(const Shape& sample) const {
 
 Tensor MaxPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
   const Shape shape = ops::pool_output(x.shape(), geometry_);
-  Tensor y = Tensor::empty(shape, x.dtype());
-  context.choice = Tensor::empty(shape, DType::u8);
+  Tensor y = pass.stream.empty(shape, x.dtype());
+  context.choice = pass.stream.empty(shape, DType::u8);
   pass.ops.max_pool(pass.stream, x, geometry_, y, context.choice);
   context.x_shape = x.shape();
   if (masks_relu_ && pass.training) context.y = y;
@@ -28,7 +28,7 @@ Tensor MaxPool::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool 
                                LayerContext& context) const {
   if (!wants_dx) return {};
   if (masks_relu_) pass.ops.relu_gradient(pass.stream, context.y, dy, dy);
-  Tensor dx = Tensor::empty(context.x_shape, dy.dtype());
+  Tensor dx = pass.stream.empty(context.x_shape, dy.dtype());
   pass.ops.max_pool_gradient(pass.stream, dy, context.choice, geometry_, dx);
   return dx;
 }
@@ -38,7 +38,7 @@ Shape AvgPool::output_shape(const Shape& sample) const {
 }
 
 Tensor AvgPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
-  Tensor y = Tensor::empty(ops::pool_output(x.shape(), geometry_), x.dtype());
+  Tensor y = pass.stream.empty(ops::pool_output(x.shape(), geometry_), x.dtype());
   pass.ops.avg_pool(pass.stream, x, geometry_, y);
   context.x_shape = x.shape();
   return y;
@@ -47,7 +47,7 @@ Tensor AvgPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerC
 Tensor AvgPool::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool wants_dx,
                                LayerContext& context) const {
   if (!wants_dx) return {};
-  Tensor dx = Tensor::empty(context.x_shape, dy.dtype());
+  Tensor dx = pass.stream.empty(context.x_shape, dy.dtype());
   pass.ops.avg_pool_gradient(pass.stream, dy, geometry_, dx);
   return dx;
 }
@@ -58,7 +58,7 @@ Shape GlobalAvgPool::output_shape(const Shape& sample) const {
 }
 
 Tensor GlobalAvgPool::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
-  Tensor y = Tensor::empty({x.shape()[0], x.shape()[1]}, x.dtype());
+  Tensor y = pass.stream.empty({x.shape()[0], x.shape()[1]}, x.dtype());
   pass.ops.global_avg_pool(pass.stream, x, y);
   context.x_shape = x.shape();
   return y;
@@ -67,7 +67,7 @@ Tensor GlobalAvgPool::forward(const Pass& pass, const Tensor&, const Tensor& x, 
 Tensor GlobalAvgPool::backward_input(const Pass& pass, const Tensor&, Tensor dy, bool wants_dx,
                                      LayerContext& context) const {
   if (!wants_dx) return {};
-  Tensor dx = Tensor::empty(context.x_shape, dy.dtype());
+  Tensor dx = pass.stream.empty(context.x_shape, dy.dtype());
   pass.ops.global_avg_pool_gradient(pass.stream, dy, dx);
   return dx;
 }

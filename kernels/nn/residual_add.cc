@@ -5,7 +5,7 @@ namespace troupe::nn {
 Tensor ResidualAdd::forward(const Pass& pass, const Tensor&, const Tensor& x, LayerContext& context) const {
   TROUPE_CHECK(context.skip && context.skip.shape() == x.shape(), "adding ", context.skip.shape(), " to ",
                x.shape());
-  Tensor z = Tensor::empty(x.shape(), x.dtype());
+  Tensor z = pass.stream.empty(x.shape(), x.dtype());
   pass.ops.add(pass.stream, x, context.skip, z);
   context.skip = {};
   return activate(pass, activation_, std::move(z), false, context);
