@@ -56,6 +56,7 @@ DealerOptions dealer_options(const RunConfig& config, int64_t train_samples) {
   options.max_steps = config.train.max_steps;
   options.global_batch = config.train.batch_size;
   options.worker_batch = worker_batches(config);
+  options.stages = config.parallel.stages;
   return options;
 }
 
