@@ -7,6 +7,9 @@
 #include <troupe/ps/checkpoint/logged_store.h>
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/control/replicated_store.h>
+#include <troupe/ps/pipeline/balance.h>
+#include <troupe/ps/pipeline/check_schedule.h>
+#include <troupe/ps/pipeline/schedule_csv.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -86,8 +89,12 @@ Status Blueprint::choose_stages() {
   options.stages = static_cast<uint32_t>(p.stages);
   options.micro_batches = static_cast<uint32_t>(p.micro_batches);
   options.chunks = static_cast<uint32_t>(p.chunks);
-  auto schedule = ps::make_schedule(options);
+  auto schedule = p.schedule_file.empty() ? ps::make_schedule(options) : ps::read_schedule_csv(p.schedule_file);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
+  if (schedule->stages != options.stages)
+    return fail(ErrorKind::invalid, cat(p.schedule_file, " is a schedule of ", schedule->stages,
+                                        " stages, and parallel.stages = ", p.stages));
+  TROUPE_TRY(ps::check(*schedule));
   auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
   if (!plan) return tl::unexpected<Error>(plan.error());
   stage_.plan = std::move(*plan);
@@ -95,6 +102,9 @@ Status Blueprint::choose_stages() {
   stage_.stall_ms = p.stall_s * 1000;
   coordinator_.layout.stages = options.stages;
   coordinator_.layout.stage_of = stage_.plan.stage_of();
+  coordinator_.judge_stages = [model = model_, plan = stage_.plan](const std::vector<double>& seconds) {
+    return ps::imbalance(*model, plan, seconds);
+  };
   return {};
 }
 

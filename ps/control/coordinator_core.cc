@@ -360,7 +360,17 @@ void CoordinatorCore::close_report(Effects& out, Step key, Step step) {
   auto open = open_reports_.extract(key);
   open.mapped().report.step = step;
   result_.steps = std::max(result_.steps, step);
+  judge_stages(out);
   out.steps.push_back(std::move(open.mapped().report));
+}
+
+// When there is enough to judge by, and ever more seldom.
+void CoordinatorCore::judge_stages(Effects& out) const {
+  const Step step = result_.steps;
+  if (!options_.judge_stages || stages() == 1 || step < 32 || (step & (step - 1)) != 0) return;
+  std::vector<double> seconds(stages());
+  for (WorkerId w = 0; w < result_.workers.size(); ++w) seconds[w % stages()] += result_.workers[w].compute_s;
+  if (std::string said = options_.judge_stages(seconds); !said.empty()) out.events.push_back(cat("step ", step, ": ", said));
 }
 
 /// On demand the last samples need not make a whole batch.

@@ -40,6 +40,8 @@ struct CoordinatorOptions {
   int64_t max_restarts = 0;                 ///< of lost workers, all together
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
   bool replicas = false;                    ///< every server has one on another node, where there is one
+  /// What the log says of the seconds that each stage has computed for; empty: nothing. Asked now and then.
+  std::function<std::string(const std::vector<double>&)> judge_stages;
 };
 
 /// Everything a checkpoint holds, immutable: written while training goes on.
@@ -238,6 +240,7 @@ class CoordinatorCore {
   void close_report(Effects& out, Step key, Step step);
   void close_complete_reports(Effects& out);
   void close_last_report(Effects& out);
+  void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
   std::set<Endpoint> voters() const;

@@ -18,6 +18,17 @@ bool is_work(const Action& action) {
          action.kind == ActionKind::backward_weight;
 }
 
+// An evaluation: every micro-batch through all chunks, one after the other.
+Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches) {
+  Schedule out = schedule;
+  out.micro_batches = micro_batches;
+  for (auto& actions : out.actions) actions.clear();
+  for (uint32_t micro = 0; micro < micro_batches; ++micro)
+    for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
+      out.actions[schedule.stage_of[chunk]].push_back({ActionKind::forward, micro, chunk});
+  return out;
+}
+
 const char* name_of(Activation::Kind kind) {
   switch (kind) {
     case Activation::Kind::forward: return "outputs";
@@ -37,12 +48,6 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
     std::set<uint32_t> holders;
     for (const uint32_t chunk : contributors(layer)) holders.insert(schedule.stage_of[chunk]);
     TROUPE_CHECK(holders.size() <= 2, "layer ", layer, " is tied over ", holders.size(), " stages");
-  }
-  int64_t kept = 0;
-  for (const Action& action : schedule.actions[stage()]) {
-    kept += action.kind == ActionKind::forward;
-    kept -= action.kind == ActionKind::backward_weight;
-    kept_at_most_ = std::max(kept_at_most_, kept);
   }
   set_order();
 }
@@ -95,15 +100,12 @@ StageCore::Effects StageCore::begin(const Work& work) {
   work_ = work;
   const bool train = work.kind == Work::Kind::train;
   key_step_ = train ? work.step : -(evaluations_done_ + 1);
-  actions_.clear();
-  submitted_.clear();
+  taken_.clear();
   weighted_.clear();
   sums_.clear();
   complete_.clear();
-  first_pending_ = 0;
-  kept_ = at_executor_ = 0;
+  at_executor_ = 0;
   plan();
-  missing_ = static_cast<int64_t>(actions_.size());
   moved(cat("begins ", train ? "step " : "an evaluation, ", work.step));
   advance(out);
   finish(out);
@@ -111,17 +113,17 @@ StageCore::Effects StageCore::begin(const Work& work) {
 }
 
 void StageCore::plan() {
+  const Schedule& schedule = *options_.plan.schedule;
   if (work_->kind == Work::Kind::train) {
-    split(options_.plan.schedule->micro_batches);
-    for (const Action& action : options_.plan.schedule->actions[stage()])
-      if (is_work(action)) actions_.push_back({action});
+    split(schedule.micro_batches);
+    runs_ = options_.plan.schedule;
     left_ = 0;
-    return;
+  } else {
+    split((work_->range.count + options_.evaluation_batch - 1) / options_.evaluation_batch);
+    runs_ = std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro_.size())));
   }
-  split((work_->range.count + options_.evaluation_batch - 1) / options_.evaluation_batch);
-  for (uint32_t micro = 0; micro < micro_.size(); ++micro)
-    for (uint32_t chunk = 0; chunk <= last_chunk(); ++chunk)
-      if (here(chunk)) actions_.push_back({{ActionKind::forward, micro, chunk}});
+  next_.emplace(*runs_, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
+  for (const auto& [key, activation] : arrived_) note_arrival(key);
 }
 
 // Contiguous, the larger parts first; some may be empty.
@@ -136,79 +138,59 @@ void StageCore::split(int64_t micro_batches) {
 
 void StageCore::advance(Effects& out) {
   while (work_ && !failed_ && at_executor_ < kAhead) {
-    const std::optional<size_t> index = next();
-    if (!index) return;
-    submit(out, actions_[*index]);
-    while (first_pending_ < actions_.size() && actions_[first_pending_].submitted) ++first_pending_;
-  }
-}
-
-std::optional<size_t> StageCore::next() const {
-  if (first_pending_ == actions_.size()) return {};
-  if (ready(actions_[first_pending_].action)) return first_pending_;
-  if (options_.strict) return {};
-  const auto first = [&](ActionKind kind, bool in_order) -> std::optional<size_t> {
-    for (size_t i = first_pending_; i < actions_.size(); ++i) {
-      if (actions_[i].submitted || actions_[i].action.kind != kind) continue;
-      if (ready(actions_[i].action)) return i;
-      if (in_order) return {};
+    const std::optional<Action> action = next_->next();
+    if (!action) return;
+    if (!is_work(*action)) {  // the worker's business: it begins with each gradient that is complete
+      next_->ran(*action);
+      continue;
     }
-    return {};
-  };
-  if (const auto input = first(ActionKind::backward_input, false)) return input;
-  // Forwards keep their order among each other: the first of them is one that the schedule's own order waits for.
-  if (kept_ < kept_at_most_ || work_->kind != Work::Kind::train)
-    if (const auto forward = first(ActionKind::forward, true)) return forward;
-  return first(ActionKind::backward_weight, false);
-}
-
-bool StageCore::was_submitted(ActionKind kind, uint32_t chunk, uint32_t micro_batch) const {
-  return submitted_.count({kind, chunk, micro_batch}) > 0;
-}
-
-bool StageCore::ready(const Action& action) const {
-  const auto there = [&](Activation::Kind kind) {
-    return arrived_.count({key_step_, kind, action.chunk, action.micro_batch}) > 0;
-  };
-  switch (action.kind) {
-    case ActionKind::forward:
-      return action.chunk == 0 || there(Activation::Kind::forward);
-    case ActionKind::backward_input:
-      return was_submitted(ActionKind::forward, action.chunk, action.micro_batch) &&
-             (action.chunk == last_chunk() || there(Activation::Kind::backward));
-    case ActionKind::backward_weight:
-      return was_submitted(ActionKind::backward_input, action.chunk, action.micro_batch);
-    default:
-      return false;
+    // Made by another chunk of this stage, and still at the executor.
+    if (const auto input = input_of(*action); input && arrived_.count(*input) == 0) return;
+    submit(out, *action);
   }
 }
 
-void StageCore::submit(Effects& out, Pending& pending) {
-  const Action& action = pending.action;
+// Where the action's input comes from another chunk.
+std::optional<StageCore::Key> StageCore::input_of(const Action& action) const {
+  if (action.kind == ActionKind::forward && action.chunk > 0)
+    return Key{key_step_, Activation::Kind::forward, action.chunk, action.micro_batch};
+  if (action.kind == ActionKind::backward_input && action.chunk < last_chunk())
+    return Key{key_step_, Activation::Kind::backward, action.chunk, action.micro_batch};
+  return {};
+}
+
+// Whether what the key names comes from another stage.
+bool StageCore::neighbour(const Key& key) const {
+  switch (key.kind) {
+    case Activation::Kind::forward: return key.chunk > 0 && !here(key.chunk - 1);
+    case Activation::Kind::backward: return key.chunk < last_chunk() && !here(key.chunk + 1);
+    case Activation::Kind::tied: return true;
+  }
+  return false;
+}
+
+void StageCore::note_arrival(const Key& key) {
+  if (key.step != key_step_ || key.kind == Activation::Kind::tied || key.micro_batch >= micro_.size()) return;
+  if (key.kind == Activation::Kind::forward) next_->arrived(ActionKind::forward, key.chunk - 1, key.micro_batch);
+  else next_->arrived(ActionKind::backward_input, key.chunk + 1, key.micro_batch);
+}
+
+void StageCore::submit(Effects& out, const Action& action) {
   StageTask task{action.kind, *work_, action.micro_batch, action.chunk, micro_[action.micro_batch], 0, {}, {}};
   task.first_sample = task.samples.begin - work_->range.begin;
-  const bool forward = action.kind == ActionKind::forward;
-  if (action.kind != ActionKind::backward_weight) {
-    const Key key{key_step_, forward ? Activation::Kind::forward : Activation::Kind::backward, action.chunk,
-                  action.micro_batch};
-    if (const auto found = arrived_.find(key); found != arrived_.end()) {
-      if (found->second.samples != task.samples)
-        return fault(out, cat("in step ", work_->step, " the ", name_of(key.kind), " of micro-batch ", action.micro_batch,
-                              " for chunk ", action.chunk, " are of samples [", found->second.samples.begin, ", +",
-                              found->second.samples.count, ") of epoch ", found->second.samples.epoch, ", expected [",
-                              task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
-      if (!found->second.tensors.empty()) task.input = std::move(found->second.tensors.front());
-      arrived_.erase(found);
-    }
-  } else {
-    task.gradients = complete_after(action);
-    --kept_;
+  if (const auto key = input_of(action)) {
+    Activation input = std::move(arrived_.extract(*key).mapped());
+    if (input.samples != task.samples)
+      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ", action.micro_batch,
+                            " for chunk ", action.chunk, " are of samples [", input.samples.begin, ", +",
+                            input.samples.count, ") of epoch ", input.samples.epoch, ", expected [", task.samples.begin,
+                            ", +", task.samples.count, ") of epoch ", task.samples.epoch));
+    if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
+    taken_.insert(*key);
   }
-  kept_ += forward;
-  pending.submitted = true;
-  submitted_.insert({action.kind, action.chunk, action.micro_batch});
+  if (action.kind == ActionKind::backward_weight) task.gradients = complete_after(action);
+  next_->ran(action);
   ++at_executor_;
-  --missing_;
   moved(action_text(*options_.plan.schedule, action));
   out.tasks.push_back(std::move(task));
 }
@@ -298,7 +280,7 @@ void StageCore::add_tied(Effects& out, LayerId layer) {
 }
 
 void StageCore::finish(Effects& out) {
-  if (!work_ || missing_ > 0 || at_executor_ > 0) return;
+  if (!work_ || !next_->done() || at_executor_ > 0) return;
   if (work_->kind == Work::Kind::train && left_ < order_.size()) return;
   // The parts of tied layers have left before this: the executor answers them in order.
   if (work_->kind == Work::Kind::train) steps_done_ = work_->step;
@@ -324,9 +306,9 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
     out.send.push_back({options_.self, envelope.from, generation_,
                         ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
   };
-  if (key.chunk > last_chunk() || !here(key.chunk)) {
+  if (key.chunk > last_chunk() || !here(key.chunk) || !neighbour(key)) {
     fault(out, cat(describe(envelope.from), " sent ", name_of(key.kind), " for chunk ", key.chunk,
-                   ", which is not on this stage"));
+                   ", which takes nothing of that kind from another stage"));
     return out;
   }
   // What belongs to a step that is over has been taken; its acknowledgement was lost.
@@ -334,20 +316,17 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
   acknowledge();
   if (over) return out;
   const bool current = work_ && key_step_ == key.step;
-  if (current && key.kind != Activation::Kind::tied) {
-    if (key.micro_batch >= micro_.size()) {
-      fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", micro_.size()));
-      return out;
-    }
-    const ActionKind reader =
-        key.kind == Activation::Kind::forward ? ActionKind::forward : ActionKind::backward_input;
-    if (was_submitted(reader, key.chunk, key.micro_batch)) return out;  // a copy
+  if (current && key.kind != Activation::Kind::tied && key.micro_batch >= micro_.size()) {
+    fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", micro_.size()));
+    return out;
   }
+  if (current && taken_.count(key) > 0) return out;  // a copy
   if (current && key.kind == Activation::Kind::tied && is_complete(key.micro_batch)) return out;  // a copy
   if (!arrived_.try_emplace(key, *activation).second) return out;
   moved(cat("received ", name_of(key.kind), " ", key.micro_batch, " for chunk ", key.chunk));
   if (!current) return out;
   if (key.kind == Activation::Kind::tied) add_tied(out, key.micro_batch);
+  else note_arrival(key);
   advance(out);
   finish(out);
   return out;
@@ -373,8 +352,8 @@ std::string StageCore::describe(const Endpoint& worker) const {
 
 std::string StageCore::waits_for() const {
   if (!work_ || at_executor_ > 0) return {};
-  if (first_pending_ < actions_.size()) {
-    const Action& action = actions_[first_pending_].action;
+  if (!next_->done()) {
+    const Action& action = next_->waiting();
     const bool forward = action.kind == ActionKind::forward;
     const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;
     return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ", describe(holder(from)));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <troupe/ps/messages.h>
+#include <troupe/ps/pipeline/stage_order.h>
 #include <troupe/ps/pipeline/stage_plan.h>
 
 namespace troupe::ps {
@@ -40,10 +41,8 @@ struct StageTask {
 ///
 ///   idle --begin--> running: actions in the schedule's order as their inputs come --all have run--> idle
 ///
-/// An action whose input is not there may be overtaken by one that is ready: by a gradient of an input (a neighbour
-/// waits for it), by the next forward as long as no more activations are kept than the schedule keeps, by a gradient of
-/// weights. So no stage idles while it may run something, and whatever the order, the sums of weight gradients are over
-/// the same micro-batches.
+/// What runs next is StageOrder's decision, the one that the simulator times: an action whose input is not there may be
+/// overtaken by one that is ready, so that no stage idles while it may run something.
 ///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
 /// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
@@ -93,11 +92,6 @@ class StageCore {
     uint32_t chunk = 0, micro_batch = 0;
     auto operator<=>(const Key&) const = default;
   };
-  struct Pending {
-    Action action;
-    bool submitted = false;
-  };
-
   uint32_t stages() const { return options_.plan.schedule->stages; }
   uint32_t stage() const { return options_.self.index % stages(); }
   uint32_t last_chunk() const { return options_.plan.schedule->chunks - 1; }
@@ -109,10 +103,10 @@ class StageCore {
   void plan();
   void split(int64_t micro_batches);
   void advance(Effects& out);
-  std::optional<size_t> next() const;
-  bool ready(const Action& action) const;
-  bool was_submitted(ActionKind kind, uint32_t chunk, uint32_t micro_batch) const;
-  void submit(Effects& out, Pending& pending);
+  std::optional<Key> input_of(const Action& action) const;
+  bool neighbour(const Key& key) const;
+  void note_arrival(const Key& key);
+  void submit(Effects& out, const Action& action);
   std::vector<LayerId> complete_after(const Action& action);
   void hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor);
   void add_tied(Effects& out, LayerId layer);
@@ -124,7 +118,6 @@ class StageCore {
   void moved(std::string what);
 
   StageOptions options_;
-  int64_t kept_at_most_ = 0;                 ///< activations that the schedule keeps here
   std::shared_ptr<const Membership> membership_;
   Generation generation_ = 0;
 
@@ -133,11 +126,10 @@ class StageCore {
   int64_t evaluations_done_ = 0;
   Step steps_done_ = -1;                     ///< training steps up to here are over
   std::vector<SampleRange> micro_;           ///< by micro-batch
-  std::vector<Pending> actions_;
-  std::set<std::tuple<ActionKind, uint32_t, uint32_t>> submitted_;  ///< kind, chunk, micro-batch
-  size_t first_pending_ = 0;                 ///< actions before it were submitted
-  int64_t kept_ = 0;                         ///< forwards submitted whose backward_weight was not
-  int64_t at_executor_ = 0, missing_ = 0;    ///< tasks given and not answered; not given
+  std::shared_ptr<const Schedule> runs_;     ///< the plan's, or one of forwards only
+  std::optional<StageOrder> next_;
+  std::set<Key> taken_;                      ///< inputs of tasks given to the executor
+  int64_t at_executor_ = 0;                  ///< tasks given and not answered
   std::map<uint32_t, uint32_t> weighted_;    ///< by chunk: backward_weight tasks given
   std::map<LayerId, Tensor> sums_;           ///< of layers that wait for the part of another stage
   std::vector<LayerId> order_;               ///< the stage's layers as their gradients leave: the same on every replica
