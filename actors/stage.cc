@@ -5,6 +5,7 @@
 #include <troupe/actors/measure.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/ops/ops.h>
+#include <troupe/ps/metrics/trace_flow.h>
 
 // States (StageCore's, seen from the worker):
 //
@@ -18,6 +19,19 @@ namespace troupe {
 namespace {
 
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
+
+const char* name_of(ps::ActionKind kind) {
+  return kind == ps::ActionKind::forward          ? "forward"
+         : kind == ps::ActionKind::backward_input ? "backward input"
+                                                  : "backward weight";
+}
+
+// An arrow along an activation: from the chunk that made it to the one that reads it.
+uint64_t arrow(uint32_t replica, const ps::StageTask& task, uint32_t reader) {
+  const uint64_t backward = task.kind == ps::ActionKind::backward_input;
+  const uint64_t what = (uint64_t{task.micro_batch} << 32) | (uint64_t{reader} << 1) | backward;
+  return ps::flow_id(ps::Flow::activation, replica, what, task.work.step);
+}
 
 }  // namespace
 
@@ -34,8 +48,10 @@ struct Stage::Computer {
         replica(parts.options.self.index / parts.options.plan.schedule->stages),
         measure_norm(parts.measure_norm),
         slow_down(parts.slow_down),
+        track(parts.track),
         report(parts.report) {
     const ps::Schedule& schedule = *parts.options.plan.schedule;
+    last_chunk = schedule.chunks - 1;
     const uint32_t stage = parts.options.self.index % schedule.stages;
     for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
       part_of.push_back(schedule.stage_of[chunk] == stage ? parts_held++ : 0);
@@ -47,7 +63,9 @@ struct Stage::Computer {
   uint32_t replica;
   bool measure_norm;
   SlowDown slow_down;
+  Track track;
   std::function<void(TaskDone)> report;
+  uint32_t last_chunk = 0;
   uint32_t parts_held = 0;
   std::vector<uint32_t> part_of;  ///< by chunk: which of the source's parts
   Stream stream;
@@ -65,6 +83,9 @@ struct Stage::Computer {
   }
 
   void run(ps::StageTask task, const std::vector<Tensor>& weights) {
+    const bool traced = task.work.kind == ps::Work::Kind::train && track.wants(task.work.step);
+    TraceEvent event;
+    if (traced) event.begin = track.now();
     const auto begin = Clock::now();
     const MicroBatch micro = micro_batch(task);
     StageTaskDone done;
@@ -87,11 +108,26 @@ struct Stage::Computer {
       took = Clock::now() - begin;
     }
     done.compute_s = seconds(took);
+    if (traced) record(event, task);
     for (const ps::LayerId layer : task.gradients)
       report(StageSum{task.work.number, layer, source->take_gradient(layer)});
     done.task = std::move(task);
     done.task.input = {};
     report(std::move(done));
+  }
+
+  void record(TraceEvent event, const ps::StageTask& task) const {
+    event.name = name_of(task.kind);
+    event.end = track.now();
+    event.args = {{{"step", task.work.step}, {"micro-batch", task.micro_batch}, {"chunk", task.chunk}}};
+    if (task.kind == ps::ActionKind::forward) {
+      if (task.chunk > 0) event.flow_in = arrow(replica, task, task.chunk);
+      if (task.chunk < last_chunk) event.flow_out = arrow(replica, task, task.chunk + 1);
+    } else if (task.kind == ps::ActionKind::backward_input) {
+      if (task.chunk < last_chunk) event.flow_in = arrow(replica, task, task.chunk);
+      if (task.chunk > 0) event.flow_out = arrow(replica, task, task.chunk - 1);
+    }
+    track.record(event);
   }
 
   void complete(ps::Step step, ps::StageCore::Gradient gradient) {

@@ -6,6 +6,7 @@
 
 #include <troupe/actors/cluster_parts.h>
 #include <troupe/actors/mail.h>
+#include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/nn/stage_source.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/data/sampler.h>
@@ -21,6 +22,7 @@ struct StageParts {
   uint64_t seed = 1;
   bool measure_norm = false;
   SlowDown slow_down;
+  Track track;                           ///< what `compute` does, an event an action
   std::function<void(TaskDone)> report;  ///< into the worker's mailbox, from the executor's thread
 };
 
