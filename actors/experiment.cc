@@ -112,7 +112,8 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
 std::string Experiment::layer_table() const {
   const ps::CoordinatorOptions& c = impl_->parts.coordinator;
   const ps::Layout layout = ps::make_layout(c.layers, c.policies, c.layout);
-  return ps::layer_table(ps::layers_of(layout, impl_->config().parallel.workers)) + ps::server_line(layout);
+  return ps::layer_table(ps::layers_of(layout, impl_->config().parallel.replicas())) + ps::server_line(layout) +
+         ps::stage_line(layout);
 }
 ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }

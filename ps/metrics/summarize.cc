@@ -91,4 +91,24 @@ std::string server_line(const Layout& layout) {
              fixed(imbalance(layout), 2), "\n");
 }
 
+std::string stage_line(const Layout& layout) {
+  if (layout.stages == 1) return {};
+  std::string text;
+  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+    text += cat(stage == 0 ? "" : "; ", "stage ", stage, ":");
+    // Runs of neighbouring layers: several, where a stage has several chunks.
+    const char* separator = " ";
+    for (size_t layer = 0; layer < layout.layers.size(); ++layer) {
+      if (layout.stage_of[layer] != stage) continue;
+      size_t last = layer;
+      while (last + 1 < layout.layers.size() && layout.stage_of[last + 1] == stage) ++last;
+      text += separator + layout.layers[layer].name;
+      if (last > layer) text += (last == layer + 1 ? ", " : " to ") + layout.layers[last].name;
+      separator = ", ";
+      layer = last;
+    }
+  }
+  return text + "\n";
+}
+
 }  // namespace troupe::ps

@@ -1,6 +1,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <atomic>
+#include <mutex>
+#include <set>
 
 #include <troupe/ps/transport/memory_transport.h>
 
@@ -232,6 +234,60 @@ BOOST_AUTO_TEST_CASE(AStageThatHangsIsNamedByTheOneThatWaits) {
   BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
   BOOST_TEST(trial.result.failure.find("worker 0 (stage 0 of replica 0): in step 0 it has waited") == 0u, trial.result.failure);
   BOOST_TEST(trial.result.failure.find("for gradients of micro-batch 0 from worker 1") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
+  // Addresses of what was handed on and of what came in.
+  struct Seen {
+    std::mutex mutex;
+    std::multiset<const void*> out, in;
+  };
+  class Watching final : public StageSource {
+   public:
+    Watching(std::unique_ptr<StageSource> source, std::shared_ptr<Seen> seen) : source_(std::move(source)), seen_(std::move(seen)) {}
+    const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
+    Tensor forward(const MicroBatch& micro, std::span<const Tensor> weights, Tensor x) override {
+      return pass(x, [&](Tensor t) { return source_->forward(micro, weights, std::move(t)); });
+    }
+    Tensor backward_input(const MicroBatch& micro, std::span<const Tensor> weights, Tensor dy) override {
+      return pass(dy, [&](Tensor t) { return source_->backward_input(micro, weights, std::move(t)); });
+    }
+    void backward_weight(const MicroBatch& micro, std::span<const Tensor> weights) override {
+      source_->backward_weight(micro, weights);
+    }
+    Tensor take_gradient(size_t layer) override { return source_->take_gradient(layer); }
+    StepStats take_stats() override { return source_->take_stats(); }
+    void reset() override { source_->reset(); }
+
+   private:
+    template <class Compute>
+    Tensor pass(Tensor& input, const Compute& compute) {
+      note(seen_->in, input);
+      kept_.push_back(input);  // so that no address comes twice
+      Tensor output = compute(std::move(input));
+      note(seen_->out, output);
+      kept_.push_back(output);
+      return output;
+    }
+    void note(std::multiset<const void*>& where, const Tensor& t) {
+      std::lock_guard lock(seen_->mutex);
+      if (t) where.insert(t.raw());
+    }
+    std::unique_ptr<StageSource> source_;
+    std::shared_ptr<Seen> seen_;
+    std::vector<Tensor> kept_;
+  };
+  const auto seen = std::make_shared<Seen>();
+  ClusterParts parts = pipeline_parts(deep(), {"1f1b", 3, 4}, {32}, {kSync});
+  parts.stage_source = [make = parts.stage_source, seen](ps::WorkerId worker) {
+    return std::make_unique<Watching>(make(worker), seen);
+  };
+  parts.coordinator.dealer.max_steps = 3;
+  parts.coordinator.dealer.epochs = 0;
+  const Trial trial = train(std::move(parts));
+  BOOST_REQUIRE_MESSAGE(trial.result.outcome == ps::Outcome::completed, trial.result.failure);
+  BOOST_TEST(seen->in.size() >= 3u * 4 * 4);  // steps, micro-batches, two boundaries both ways
+  BOOST_TEST((seen->in == seen->out));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

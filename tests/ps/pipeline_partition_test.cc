@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <troupe/kernels/base/random.h>
+#include <troupe/kernels/base/text.h>
 #include <troupe/ps/pipeline/partition.h>
 
 using namespace troupe;
