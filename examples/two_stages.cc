@@ -2,7 +2,8 @@
 //
 //   build/examples/two_stages
 //
-// It draws what the two stages do in a step, trains the same model whole and cut, and prints how far apart the two end:
+// It prints what the two stages do in a step (F forward, I gradient of the input, W of the weights, then R and S: the sum
+// over replicas, and the update), trains the same model whole and cut, and prints how far apart the two end:
 // a unit in the last place or two, because the cut run adds up a batch's gradient part by part.
 #include <algorithm>
 #include <cmath>

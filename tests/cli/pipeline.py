@@ -106,11 +106,11 @@ class BadInput(Cluster):
         self.refused("no.csv", "parallel.stages=2", "parallel.schedule_file=no.csv")
 
     def test_a_replica_that_would_shrink(self):
-        self.refused("elastic.on_loss = shrink (command line): a replica cannot go on without one of its stages",
+        self.refused("elastic.on_loss = \"shrink\" (command line): a replica cannot go on without one of its stages",
                      "parallel.stages=2", "elastic.on_loss=shrink")
 
     def test_clipping_of_what_is_pushed_at_once(self):
-        self.refused("train.clip_norm = 1 (command line) clips by the norm of the whole gradient", "parallel.stages=2",
+        self.refused("train.clip_norm = 1.0 (command line) clips by the norm of the whole gradient", "parallel.stages=2",
                      "train.clip_norm=1", "update=*:async")
 
 

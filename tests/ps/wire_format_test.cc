@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(AMembershipFromBeforeThereWereStagesHasOne) {
   const Layout& layout = *std::get<Membership>(envelope->body).layout;
   BOOST_TEST(layout.stages == 1u);
   BOOST_TEST(layout.stage_of.empty());
-  BOOST_TEST(layout.slices.size() == 2u);
+  BOOST_TEST(layout.slices.size() == 3u);
 }
 
 BOOST_AUTO_TEST_CASE(ABlock) {
