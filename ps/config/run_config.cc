@@ -36,6 +36,8 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
     spec.positions = m.positions;
     spec.mlp = m.mlp;
     spec.tied = m.tied;
+  }
+  if (m.kind == "gpt" || resnet) {
     spec.recompute = m.recompute;
     spec.recompute_every = m.recompute_every;
   }

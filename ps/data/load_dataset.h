@@ -5,6 +5,7 @@
 
 #include <troupe/kernels/base/result.h>
 #include <troupe/kernels/nn/dataset.h>
+#include <troupe/ps/data/tokenizer.h>
 
 namespace troupe::ps {
 
@@ -37,6 +38,7 @@ struct DataOptions {
 
 struct DataSets {
   std::shared_ptr<const nn::Dataset> train, test;
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< text; else none
 };
 
 /// Reads both sets. The classes are those of the training labels (10 and 100 for CIFAR); a test label beyond
