@@ -21,4 +21,17 @@ Shape batch_shape(int64_t samples, const Shape& sample) {
   return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(sample.dims()) + 1));
 }
 
+Shape with_last(const Shape& shape, int64_t last) {
+  TROUPE_CHECK(shape.dims() > 0, "a scalar has no last dimension");
+  std::array<int64_t, Shape::kMaxDims> dims{};
+  std::ranges::copy(shape.span(), dims.begin());
+  dims[static_cast<size_t>(shape.dims()) - 1] = last;
+  return Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(shape.dims())));
+}
+
+Tensor as_rows(const Tensor& x) {
+  const int64_t width = x.shape()[-1];
+  return x.reshaped({width > 0 ? x.count() / width : 0, width});
+}
+
 }  // namespace troupe::nn

@@ -28,6 +28,7 @@ struct LayerContext {
   Tensor mean;            ///< of rows or channels
   Tensor spread;          ///< rstd of rows, or variance of channels
   Tensor choice;          ///< where each maximum was
+  Tensor log_sums;        ///< of the rows of an attention
   Tensor dscale, dshift;  ///< weight gradients that backward_input computes on its way
   Shape x_shape;
 };
@@ -69,5 +70,11 @@ class Layer {
 
 /// [n, dims of the sample...].
 Shape batch_shape(int64_t samples, const Shape& sample);
+
+/// The same dimensions but for the last one: [n, t, width] with another width.
+Shape with_last(const Shape& shape, int64_t last);
+
+/// [n, ..., width] seen as [rows, width]: what works on vectors does not ask how they are arranged.
+Tensor as_rows(const Tensor& x);
 
 }  // namespace troupe::nn

@@ -21,16 +21,25 @@ Tensor ModelPart::forward(const Pass& pass, std::span<const Tensor> weights, Ten
   context.layers_.resize(nodes);
   context.outputs_.resize(nodes);
   context.gradients_.resize(nodes);
+  context.entries_.resize(model_->ranges_.size());
   (first_node_ == 0 ? context.input_ : context.outputs_[first_node_ - 1]) = std::move(x);
-  for (size_t index = first_node_; index < last_node_; ++index) model_->run_node(pass, weights, index, context);
-  context.input_ = {};
+  for (size_t index = first_node_; index < last_node_; ++index) {
+    model_->run_node(pass, weights, index, context);
+    if (const auto* range = range_ending_at(index)) model_->forget_range(*range, context);
+  }
   return std::move(context.outputs_[last_node_ - 1]);
+}
+
+const Model::Range* ModelPart::range_ending_at(size_t node) const {
+  const int range = model_->nodes_[node].range;
+  return range >= 0 && model_->is_last_of(range, node) ? &model_->ranges_[static_cast<size_t>(range)] : nullptr;
 }
 
 Tensor ModelPart::backward_input(const Pass& pass, std::span<const Tensor> weights, Tensor doutput,
                                  ModelContext& context) const {
   context.gradients_[last_node_ - 1] = std::move(doutput);
   for (size_t index = last_node_; index-- > first_node_;) {
+    if (const auto* range = range_ending_at(index)) model_->run_range_again(pass, weights, *range, context);
     if (!model_->nodes_[index].learns) continue;
     Tensor dx = model_->node_back_input(pass, weights, index, context);
     if (model_->nodes_[index].spec < 0) context.layers_[index] = {};

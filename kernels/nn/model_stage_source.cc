@@ -32,8 +32,8 @@ Tensor ModelStageSource::forward(const MicroBatch& micro, std::span<const Tensor
   const auto count = static_cast<int64_t>(micro.samples.size());
   Tensor labels;
   if (part.begins() || part.ends()) {
-    Tensor inputs = stream_.empty(batch_shape(count, data.sample_shape()));
-    labels = stream_.empty({count}, DType::i32);
+    Tensor inputs = stream_.empty(batch_shape(count, data.sample_shape()), data.sample_dtype());
+    labels = stream_.empty(batch_shape(count, data.label_shape()), DType::i32);
     data.gather(micro.samples, inputs, labels);
     if (part.begins()) x = std::move(inputs);
   }

@@ -92,6 +92,7 @@ struct Checker {
 
   void model() {
     const bool mlp = c.model.kind == "mlp", cnn = c.model.kind == "cnn", resnet = c.model.kind == "resnet";
+    const bool gpt = c.model.kind == "gpt";
     if (cnn && c.model.channels.empty())
       problem(term("model.kind"), " needs model.channels, as in channels = [32, 64]; ", term("model.channels"));
     if (resnet && (c.model.channels.empty() || c.model.channels.size() != c.model.blocks.size()))
@@ -99,18 +100,35 @@ struct Checker {
               ", ", term("model.blocks"));
     if (cnn && c.model.kernel % 2 == 0)
       problem(term("model.kernel"), ": must be odd, so that the output can be as large as the input");
-    idle_unless(!mlp, "model.channels", "model.kind");
+    if (gpt && c.model.width % c.model.heads != 0)
+      problem(term("model.width"), " cannot be shared evenly by ", term("model.heads"), ": make it a multiple");
+    else if (gpt && c.model.positions == "rotary" && c.model.width / c.model.heads % 2 != 0)
+      problem(term("model.width"), " and ", term("model.heads"), " make heads of ", c.model.width / c.model.heads,
+              " numbers, an odd count, but ", term("model.positions"), " turns them in pairs: use fewer heads");
+    idle_unless(cnn || resnet, "model.channels", "model.kind");
     idle_unless(resnet, "model.blocks", "model.kind");
     idle_unless(cnn, "model.kernel", "model.kind");
-    idle_unless(!resnet, "model.hidden", "model.kind");
+    idle_unless(mlp || cnn, "model.hidden", "model.kind");
     idle_unless(cnn, "model.batch_norm", "model.kind");
     idle_unless(mlp, "model.layer_norm", "model.kind");
+    idle_unless(!gpt, "model.activation", "model.kind");
+    for (const char* key : {"model.layers", "model.heads", "model.width", "model.context", "model.vocabulary",
+                            "model.positions", "model.mlp", "model.tied", "model.weights"})
+      idle_unless(gpt, key, "model.kind");
+    idle_unless(gpt || resnet, "model.recompute", "model.kind");
+    idle_unless(c.model.recompute == "every_n", "model.recompute_every", "model.recompute");
   }
 
   void data() {
     const bool synthetic = c.data.format == "synthetic";
     if (!synthetic && c.data.path.empty())
       problem(term("data.path"), ": name the folder of the data files, which ", term("data.format"), " needs");
+    const bool text = c.data.format == "text", tokens = c.data.format == "tokens", gpt = c.model.kind == "gpt";
+    if ((text || tokens) != gpt)
+      problem(term("model.kind"), " and ", term("data.format"),
+              " do not fit: gpt is for text and tokens, and they are for gpt alone");
+    if ((text || tokens) && c.data.train_text.empty())
+      problem(term("data.train_text"), ": name the file to train on, which ", term("data.format"), " needs");
     const int64_t available = synthetic ? c.data.samples : c.data.train_limit;
     const char* limit = synthetic ? "data.samples" : "data.train_limit";
     if (available > 0 && c.train.batch_size > available)
@@ -118,6 +136,14 @@ struct Checker {
     for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
       idle_unless(synthetic, key, "data.format");
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
+    for (const char* key : {"data.train_text", "data.test_text", "data.test_share"})
+      idle_unless(text || tokens, key, "data.format");
+    idle_unless(text, "data.tokenizer", "data.format");
+    for (const char* key : {"data.vocab_file", "data.merges_file"})
+      idle_unless(text && c.data.tokenizer == "gpt2", key, "data.tokenizer");
+    for (const char* key : {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels",
+                            "data.mean", "data.std"})
+      idle_unless(!text && !tokens, key, "data.format");
   }
 
   void optimizer() {

@@ -24,14 +24,27 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
   spec.kind = m.kind;
   spec.input = input;
   spec.classes = classes;
-  if (!resnet) spec.hidden = m.hidden;
-  if (!mlp) spec.channels = m.channels;
+  if (mlp || cnn) spec.hidden = m.hidden;
+  if (cnn || resnet) spec.channels = m.channels;
   if (resnet) spec.blocks = m.blocks;
   if (cnn) spec.kernel = m.kernel;
   spec.activation = m.activation;
   spec.dropout = m.dropout;
   spec.batch_norm = cnn && m.batch_norm;
   spec.layer_norm = mlp && m.layer_norm;
+  if (m.kind == "gpt") {
+    spec.layers = m.layers;
+    spec.heads = m.heads;
+    spec.width = m.width;
+    spec.context = m.context;
+    spec.positions = m.positions;
+    spec.mlp = m.mlp;
+    spec.tied = m.tied;
+  }
+  if (m.kind == "gpt" || resnet) {
+    spec.recompute = m.recompute;
+    spec.recompute_every = m.recompute_every;
+  }
   return spec;
 }
 
@@ -46,6 +59,8 @@ LayoutOptions layout_options(const RunConfig& config) {
 DataOptions data_options(const RunConfig& config) {
   DataOptions options = config.data;
   options.seed = static_cast<uint64_t>(config.train.seed);
+  options.context = config.model.context;
+  options.vocabulary = config.model.vocabulary;
   return options;
 }
 

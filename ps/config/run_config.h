@@ -30,6 +30,17 @@ struct ModelSection {
   double dropout = 0;
   bool batch_norm = false;
   bool layer_norm = false;
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;
+  int64_t context = 128;
+  int64_t vocabulary = 0;  ///< 0: what the data say
+  std::string positions = "learned";
+  std::string mlp = "gelu";
+  bool tied = true;
+  std::string recompute = "none";
+  int64_t recompute_every = 2;
+  std::string weights;  ///< a safetensors file in GPT-2's layout; empty: random
 };
 
 /// What data there are is said by DataOptions, except `seed`, which is train.seed's.

@@ -89,6 +89,11 @@ Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Sche
     plan.chunks.push_back({first, static_cast<LayerId>(end)});
     first = static_cast<LayerId>(end);
   }
+  const auto chunk_of = [&](size_t layer) {
+    return static_cast<uint32_t>(std::ranges::upper_bound(*ends, layer) - ends->begin());
+  };
+  for (const auto& [layer, user] : model.tied())
+    if (chunk_of(layer) != chunk_of(user)) plan.tied.push_back({static_cast<LayerId>(layer), chunk_of(user)});
   return plan;
 }
 
