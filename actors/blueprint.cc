@@ -97,6 +97,13 @@ Status Blueprint::choose_stages() {
   TROUPE_TRY(ps::check(*schedule));
   auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
   if (!plan) return tl::unexpected<Error>(plan.error());
+  for (const ps::TiedLayer& tied : plan->tied) {
+    const std::string& name = coordinator_.layers[tied.layer].name;
+    if (coordinator_.policies[tied.layer].mode == ps::Mode::all_reduce)
+      return fail(ErrorKind::invalid, cat("layer ", name, " is all_reduce, but another stage uses its weights as well (model.tied), "
+                                          "and reads them from the servers: give it another mode ([[update]] layers = \"", name,
+                                          "\", mode = \"sync\"), or set model.tied = false"));
+  }
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <troupe/kernels/base/text.h>
 #include <troupe/ps/data/text_file.h>
 #include <troupe/ps/data/token_dataset.h>
 #include <troupe/ps/data/token_file.h>

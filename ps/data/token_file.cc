@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include <troupe/kernels/base/text.h>
 #include <troupe/ps/data/byte_source.h>
 
 namespace troupe::ps {

@@ -91,7 +91,10 @@ TraceContent content_of(const Json& file) {
       else tracks[place].name = name;
     } else if (kind == "X") {
       const double begin = event.at("ts"), took = event.at("dur");
-      tracks[place].events.push_back({event.at("name"), begin, begin + took, event.at("args").value("step", int64_t{-1})});
+      const auto& args = event.at("args");
+      const auto number = [&](const char* name) { return args.value(name, int64_t{-1}); };
+      tracks[place].events.push_back(
+          {event.at("name"), begin, begin + took, number("step"), number("micro-batch"), number("chunk")});
     }
   }
   TraceContent content;

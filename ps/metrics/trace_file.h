@@ -31,6 +31,7 @@ struct TracedEvent {
   std::string name;
   double begin_us = 0, end_us = 0;
   int64_t step = -1;  ///< of the argument "step"; -1: none
+  int64_t micro_batch = -1, chunk = -1;  ///< of arguments of these names, of a stage's actions
 };
 struct TracedTrack {
   std::string process, name;

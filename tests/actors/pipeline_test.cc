@@ -7,6 +7,7 @@
 #include <troupe/ps/transport/memory_transport.h>
 
 #include "tests/support/pipeline_lab.h"
+#include "tests/support/random_tokens.h"
 
 using namespace troupe;
 using namespace troupe::test;
@@ -288,6 +289,29 @@ BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
   BOOST_REQUIRE_MESSAGE(trial.result.outcome == ps::Outcome::completed, trial.result.failure);
   BOOST_TEST(seen->in.size() >= 3u * 4 * 4);  // steps, micro-batches, two boundaries both ways
   BOOST_TEST((seen->in == seen->out));
+}
+
+// The embedding is the head's matrix, on the first stage and on the last.
+BOOST_AUTO_TEST_CASE(ATransformerWithTiedWeightsTrainsAsOneWorkerDoes) {
+  Bench bench;
+  bench.model = {};
+  bench.model.kind = "gpt";
+  bench.model.input = {7};
+  bench.model.classes = 11;
+  bench.model.layers = 3;
+  bench.model.heads = 2;
+  bench.model.width = 8;
+  bench.model.context = 7;
+  bench.model.tied = true;
+  bench.model.dropout = 0.1;
+  bench.optimizer = {.name = "adamw", .learning_rate = 0.01};
+  bench.own.train = std::make_shared<RandomTokens>(96, 7, 11);
+  bench.own.test = std::make_shared<RandomTokens>(32, 7, 11);
+  const Trial one = whole(bench, {14}, {kSync}, 6), two = whole(bench, {8, 6}, {kSync}, 6);
+  for (const Pipeline& pipeline : {Pipeline{"1f1b", 3, 4}, Pipeline{"zb-h1", 2, 3}, Pipeline{"zb-v", 2, 4, 2}}) {
+    check_same(in_stages(bench, pipeline, {14}, {kSync}, 6), one, pipeline.schedule);
+    check_same(in_stages(bench, pipeline, {8, 6}, {kSync}, 6), two, cat(pipeline.schedule, ", two replicas"));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

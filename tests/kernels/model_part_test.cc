@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include <tests/support/random_tokens.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -43,9 +44,13 @@ struct Trained {
   StepStats stats;
 };
 
+std::shared_ptr<const nn::Dataset> data_for(const ModelSpec& spec) {
+  if (spec.kind == "gpt") return std::make_shared<test::RandomTokens>(64, spec.input[0], spec.classes);
+  return std::make_shared<RandomSamples>(spec.input, spec.classes);
+}
+
 struct Fixture {
-  explicit Fixture(const ModelSpec& spec)
-      : model(built(spec)), data(std::make_shared<RandomSamples>(spec.input, spec.classes)) {
+  explicit Fixture(const ModelSpec& spec) : model(built(spec)), data(data_for(spec)) {
     for (size_t layer = 0; layer < model->layers().size(); ++layer) {
       Tensor values = Tensor::empty({model->layers()[layer].count});
       model->initialize(layer, 3, values.span<float>());
@@ -145,6 +150,35 @@ BOOST_AUTO_TEST_CASE(AResidualBlockIsNotCut) {
   for (size_t layer = 1; layer < resnet.model->layers().size(); ++layer)
     if (!std::ranges::binary_search(cuts, layer))
       BOOST_CHECK_THROW(nn::ModelPart(resnet.model, 0, layer), std::exception);
+}
+
+ModelSpec small_gpt() {
+  ModelSpec spec;
+  spec.kind = "gpt";
+  spec.input = {7};
+  spec.classes = 11;
+  spec.layers = 3;
+  spec.heads = 2;
+  spec.width = 8;
+  spec.context = 7;
+  spec.dropout = 0.2;
+  return spec;
+}
+
+// The embedding is a layer of the first part and of the last, which both add to its gradient.
+BOOST_AUTO_TEST_CASE(ATransformerIsCutBetweenItsBlocksTiedAndRecomputedToo) {
+  for (const char* recompute : {"none", "full"})
+    for (const bool tied : {true, false}) {
+      ModelSpec spec = small_gpt();
+      spec.tied = tied;
+      spec.recompute = recompute;
+      const Fixture gpt(spec);
+      const std::vector<size_t> cuts = gpt.model->cuts();
+      BOOST_TEST(cuts.size() >= 3u);
+      for (size_t cut : cuts) gpt.check_equal({cut}, {2, 2, 1});
+      gpt.check_equal(cuts, {2, 3});
+      BOOST_TEST(gpt.model->tied().size() == (tied ? 1u : 0u));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(AMicroBatchOfTheWrongShapeIsNamed) {

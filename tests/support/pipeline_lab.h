@@ -25,9 +25,7 @@ inline ClusterParts pipeline_parts(const Bench& bench, const Pipeline& pipeline,
   for (const int64_t batch : replica_batch) c.dealer.worker_batch.insert(c.dealer.worker_batch.end(), pipeline.stages, batch);
 
   const auto model = std::make_shared<const nn::Model>(nn::make_model(bench.model).value());
-  ps::DataSets sets = ps::load_dataset(bench.data).value();
-  for (auto* set : {&sets.train, &sets.test})
-    *set = std::dynamic_pointer_cast<const ps::MemoryDataset>(*set)->reshaped(bench.model.input).value();
+  const ps::DataSets sets = bench.sets();
   ps::ScheduleOptions options;
   options.name = pipeline.schedule;
   options.stages = pipeline.stages;

@@ -3,6 +3,7 @@
 
 #include <pcre2.h>
 
+#include <troupe/kernels/base/text.h>
 #include <troupe/kernels/base/check.h>
 
 namespace troupe::ps::internal {
