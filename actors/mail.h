@@ -47,11 +47,10 @@ struct ApplyDone {
   ps::LayerId layer = 0;
   ps::SliceState local;
 };
-/// A stage's: its own tasks, each with what it gave and what it took.
+/// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {
   ps::StageTask task;
   Tensor output;
-  StepStats stats;
   double compute_s = 0;
 };
 /// A layer's sum over the micro-batches of a stage.

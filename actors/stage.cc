@@ -99,7 +99,6 @@ struct Stage::Computer {
       default:
         source->backward_weight(micro, weights);
     }
-    done.stats = source->take_stats();
     auto took = Clock::now() - begin;
     auto extra = took * (slow_down.factor - 1);
     if (task.kind == ps::ActionKind::forward && task.micro_batch == 0) extra += slow_down.extra;
@@ -156,7 +155,6 @@ void Stage::obey(const ps::Membership& membership, ps::Generation generation) {
 ps::Outbox Stage::begin(const ps::Work& work, std::vector<Tensor> weights) {
   work_ = work;
   weights_ = std::make_shared<const std::vector<Tensor>>(std::move(weights));
-  stats_ = {};
   compute_s_ = 0;
   return carry(core_.begin(work));
 }
@@ -164,9 +162,6 @@ ps::Outbox Stage::begin(const ps::Work& work, std::vector<Tensor> weights) {
 ps::Outbox Stage::handle(const ps::Envelope& envelope) { return carry(core_.handle(envelope)); }
 
 ps::Outbox Stage::done(const StageTaskDone& task) {
-  stats_.loss_sum += task.stats.loss_sum;
-  stats_.correct += task.stats.correct;
-  stats_.samples += task.stats.samples;
   compute_s_ += task.compute_s;
   return carry(core_.computed(task.task, task.output));
 }
@@ -202,9 +197,11 @@ void Stage::submit_end() {
   const double waited = seconds(Clock::now() - idle_since_) - compute_s_;
   idle_since_ = Clock::now();
   weights_.reset();
-  TaskDone end = BackwardDone{work_.step, stats_, compute_s_, waited};
-  if (work_.kind != ps::Work::Kind::train) end = EvaluateDone{stats_, compute_s_};
-  parts_.compute->submit([report = parts_.report, end = std::move(end)] { report(end); });
+  parts_.compute->submit([computer = computer_, work = work_, computed = compute_s_, waited] {
+    const StepStats stats = computer->source->take_stats();
+    if (work.kind == ps::Work::Kind::train) computer->report(BackwardDone{work.step, stats, computed, waited});
+    else computer->report(EvaluateDone{stats, computed});
+  });
 }
 
 }  // namespace troupe

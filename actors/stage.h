@@ -59,7 +59,6 @@ class Stage {
   std::shared_ptr<Computer> computer_;
   ps::Work work_;
   std::shared_ptr<const std::vector<Tensor>> weights_;
-  StepStats stats_;
   double compute_s_ = 0;
   Clock::time_point idle_since_ = Clock::now();
 };

@@ -26,19 +26,21 @@ Tensor softmax_cross_entropy_sums(const Pass& pass, const Tensor& logits, const 
   return sums;
 }
 
-StepStats stats_of(const Tensor& sums, const Shape& labels) {
+LossSums loss_sums(const Tensor& sums, const Shape& labels) {
   const double* values = sums.data<double>();
   const auto share = static_cast<double>(std::max<int64_t>(positions(labels), 1));
-  return {values[0] / share, std::llround(values[1] / share), labels[0]};
+  return {values[0] / share, values[1] / share, labels[0]};
 }
+
+StepStats stats_of(const LossSums& sums) { return {sums.loss, std::llround(sums.correct), sums.samples}; }
 
 StepStats softmax_cross_entropy(const Pass& pass, const Tensor& logits, const Tensor& labels, Tensor& dlogits) {
   const Tensor sums = softmax_cross_entropy_sums(pass, logits, labels, dlogits);
-  if (sums.device().kind == DeviceKind::cpu) return stats_of(sums, labels.shape());
+  if (sums.device().kind == DeviceKind::cpu) return stats_of(loss_sums(sums, labels.shape()));
   Tensor host = Tensor::empty(sums.shape(), sums.dtype());
   pass.stream.copy(sums, host);
   if (const Status status = pass.stream.wait(); !status) throw std::runtime_error(status.error().message);
-  return stats_of(host, labels.shape());
+  return stats_of(loss_sums(host, labels.shape()));
 }
 
 }  // namespace troupe::nn

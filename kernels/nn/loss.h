@@ -15,7 +15,13 @@ StepStats softmax_cross_entropy(const Pass&, const Tensor& logits, const Tensor&
 /// The same without waiting: { loss, labels found } over all positions as f64 [2] of the stream's device, there once the
 /// stream has come to it.
 Tensor softmax_cross_entropy_sums(const Pass&, const Tensor& logits, const Tensor& labels, Tensor& dlogits);
-/// What such sums, in host memory, say of a batch whose labels have this shape.
-StepStats stats_of(const Tensor& sums, const Shape& labels);
+/// What such sums, in host memory, say of a batch whose labels have this shape: sums over its samples.
+struct LossSums {
+  double loss = 0, correct = 0;
+  int64_t samples = 0;
+  void operator+=(const LossSums& more) { loss += more.loss, correct += more.correct, samples += more.samples; }
+};
+LossSums loss_sums(const Tensor& sums, const Shape& labels);
+StepStats stats_of(const LossSums& sums);
 
 }  // namespace troupe::nn

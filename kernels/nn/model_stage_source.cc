@@ -1,7 +1,5 @@
 #include <troupe/kernels/nn/model_stage_source.h>
 
-#include <troupe/kernels/nn/loss.h>
-
 namespace troupe::nn {
 
 ModelStageSource::ModelStageSource(std::shared_ptr<const Model> model, std::vector<ModelPart> parts,
@@ -43,10 +41,7 @@ Tensor ModelStageSource::forward(const MicroBatch& micro, std::span<const Tensor
   }
   Tensor y = part.forward(pass(micro), weights, std::move(x), running.context);
   if (part.ends()) {
-    const StepStats stats = softmax_cross_entropy(pass(micro), y, labels, running.dlogits);
-    stats_.loss_sum += stats.loss_sum;
-    stats_.correct += stats.correct;
-    stats_.samples += stats.samples;
+    stats_ += loss_sums(softmax_cross_entropy_sums(pass(micro), y, labels, running.dlogits), labels.shape());
     y = {};
   }
   if (!micro.training) running_.erase(at);

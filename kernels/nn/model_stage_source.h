@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <troupe/kernels/nn/dataset.h>
+#include <troupe/kernels/nn/loss.h>
 #include <troupe/kernels/nn/model_part.h>
 #include <troupe/kernels/nn/stage_source.h>
 
@@ -23,7 +24,7 @@ class ModelStageSource final : public StageSource {
   Tensor backward_input(const MicroBatch&, std::span<const Tensor> weights, Tensor doutput) override;
   void backward_weight(const MicroBatch&, std::span<const Tensor> weights) override;
   Tensor take_gradient(size_t layer) override;
-  StepStats take_stats() override { return std::exchange(stats_, {}); }
+  StepStats take_stats() override { return stats_of(std::exchange(stats_, {})); }
   void reset() override;
 
   /// Micro-batches that hold activations now, all parts together: for tests of what a schedule keeps.
@@ -48,7 +49,7 @@ class ModelStageSource final : public StageSource {
   Stream stream_;
   std::map<Key, Running> running_;
   std::vector<Tensor> gradients_;  ///< by layer
-  StepStats stats_;
+  LossSums stats_;
 };
 
 }  // namespace troupe::nn

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <limits>
+#include <optional>
+
+#include <troupe/kernels/base/text.h>
 
 namespace troupe::ps {
 namespace {

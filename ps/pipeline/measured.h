@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include <troupe/ps/ids.h>
 #include <troupe/ps/metrics/trace_file.h>
 #include <troupe/ps/pipeline/simulate.h>
 
