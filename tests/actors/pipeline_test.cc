@@ -261,8 +261,7 @@ BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
     void reset() override { source_->reset(); }
 
    private:
-    template <class Compute>
-    Tensor pass(Tensor& input, const Compute& compute) {
+    Tensor pass(Tensor& input, const std::function<Tensor(Tensor)>& compute) {
       note(seen_->in, input);
       kept_.push_back(input);  // so that no address comes twice
       Tensor output = compute(std::move(input));
