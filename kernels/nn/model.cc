@@ -132,6 +132,12 @@ int64_t Model::work(size_t layer) const {
   return sum;
 }
 
+int64_t Model::outputs(size_t layer) const {
+  int64_t sum = 0;
+  for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();
+  return sum;
+}
+
 size_t Model::layers_done(const ModelContext& context) const {
   size_t done = 0;
   while (done < specs_.size() && first_node(done + 1) <= context.next_) ++done;

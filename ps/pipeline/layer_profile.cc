@@ -21,15 +21,16 @@ struct Column {
   double LayerCost::*value;
 };
 
-constexpr std::array<Column, 6> kColumns = {{{"forward_s", &LayerCost::forward},
+constexpr std::array<Column, 7> kColumns = {{{"forward_s", &LayerCost::forward},
                                              {"backward_input_s", &LayerCost::backward_input},
                                              {"backward_weight_s", &LayerCost::backward_weight},
                                              {"output_bytes", &LayerCost::output_bytes},
                                              {"kept_bytes", &LayerCost::kept_bytes},
+                                             {"kept_input_bytes", &LayerCost::kept_input_bytes},
                                              {"parameter_bytes", &LayerCost::parameter_bytes}}};
 
 std::string header() {
-  std::string text = "layer";
+  std::string text = "layer,layers";
   for (const Column& column : kColumns) text += cat(',', column.name);
   return text;
 }
@@ -52,15 +53,19 @@ std::vector<std::string_view> cells_of(std::string_view line) {
 
 Result<LayerCost> layer_of(std::string_view line) {
   const auto cells = cells_of(line);
-  if (cells.size() != kColumns.size() + 1)
-    return fail(ErrorKind::invalid, cat("this line has ", cells.size(), " columns, not the ", kColumns.size() + 1,
+  if (cells.size() != kColumns.size() + 2)
+    return fail(ErrorKind::invalid, cat("this line has ", cells.size(), " columns, not the ", kColumns.size() + 2,
                                         " of the header \"", header(), '"'));
   LayerCost layer{.name = std::string(cells[0])};
+  const auto layers = number_from<uint32_t>(cells[1]);
+  if (!layers || *layers < 1)
+    return fail(ErrorKind::invalid, cat("layers is '", cells[1].substr(0, 40), "'; a number from 1 is needed"));
+  layer.layers = *layers;
   for (size_t k = 0; k < kColumns.size(); ++k) {
-    const auto value = number_from<double>(cells[k + 1]);
+    const auto value = number_from<double>(cells[k + 2]);
     if (!value || !std::isfinite(*value) || *value < 0)
-      return fail(ErrorKind::invalid, cat(kColumns[k].name, " is '", cells[k + 1].substr(0, 40),
-                                          "'; a number from 0 is needed"));
+      return fail(ErrorKind::invalid,
+                  cat(kColumns[k].name, " is '", cells[k + 2].substr(0, 40), "'; a number from 0 is needed"));
     layer.*kColumns[k].value = *value;
   }
   return layer;
@@ -82,7 +87,7 @@ Status take_comment(std::string_view line, LayerProfile& profile) {
 std::string profile_csv(const LayerProfile& profile) {
   std::string text = cat("# device ", profile.device, "\n# micro_batch ", profile.micro_batch, '\n', header(), '\n');
   for (const LayerCost& layer : profile.layers) {
-    text += layer.name;
+    text += cat(layer.name, ',', layer.layers);
     for (const Column& column : kColumns) text += cat(',', number_text(layer.*column.value));
     text += '\n';
   }
@@ -117,7 +122,8 @@ Result<LayerProfile> parse_profile_csv(std::string_view text, const std::string&
 
 Result<LayerProfile> read_profile_csv(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return fail(ErrorKind::invalid, path + ": is a folder; name a CSV file");
+  if (std::filesystem::is_directory(path, ignored))
+    return fail(ErrorKind::invalid, path + ": is a folder; name a CSV file");
   std::ifstream file(path, std::ios::binary);
   if (!file) return fail(ErrorKind::missing, cat(path, ": cannot read the profile: ", std::strerror(errno)));
   return parse_profile_csv(std::string(std::istreambuf_iterator<char>(file), {}), path);

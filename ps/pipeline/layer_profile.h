@@ -8,12 +8,14 @@
 
 namespace troupe::ps {
 
-/// What one layer costs for one micro-batch, measured or estimated. Times in seconds.
+/// What one layer, or a few that cannot be cut apart, costs for one micro-batch, measured or estimated. Times in seconds.
 struct LayerCost {
   std::string name;
+  uint32_t layers = 1;  ///< of the model
   double forward = 0, backward_input = 0, backward_weight = 0;
-  double output_bytes = 0;  ///< what goes to the next layer, and as its gradient comes back
-  double kept_bytes = 0;    ///< from forward to backward_input
+  double output_bytes = 0;      ///< what goes to the next layer, and as its gradient comes back
+  double kept_bytes = 0;        ///< from forward to backward_input
+  double kept_input_bytes = 0;  ///< from backward_input to backward_weight
   double parameter_bytes = 0;
 
   double time() const { return forward + backward_input + backward_weight; }

@@ -102,7 +102,8 @@ Result<Partition> partition_with_ends(std::span<const LayerCost> layers, const s
 
 Result<Partition> partition(std::span<const LayerCost> layers, const PartitionOptions& options) {
   if (layers.empty() || options.devices == 0)
-    return fail(ErrorKind::invalid, cat("nothing to cut: ", layers.size(), " layers for ", options.devices, " devices"));
+    return fail(ErrorKind::invalid,
+                cat("nothing to cut: ", layers.size(), " layers for ", options.devices, " devices"));
   if (!options.replicate && options.devices > layers.size())
     return fail(ErrorKind::invalid, cat(options.devices, " stages are more than the model's ", layers.size(),
                                         " layers; a stage needs at least one"));
@@ -110,15 +111,18 @@ Result<Partition> partition(std::span<const LayerCost> layers, const PartitionOp
   return Table(layers.size(), options, costs).partition();
 }
 
-Result<Partition> partition_at(std::span<const LayerCost> layers, std::span<const int64_t> cuts, const PartitionOptions& options) {
+Result<Partition> partition_at(std::span<const LayerCost> layers, std::span<const int64_t> cuts,
+                               const PartitionOptions& options) {
   std::vector<size_t> ends;
   int64_t before = 0;
   const auto count = static_cast<int64_t>(layers.size());
   for (const int64_t cut : cuts) {
     if (cut <= before)
-      return fail(ErrorKind::invalid, cat("the cut at layer ", cut, " leaves stage ", ends.size(), " empty: cuts ascend from 1"));
+      return fail(ErrorKind::invalid,
+                  cat("the cut at layer ", cut, " leaves stage ", ends.size(), " empty: cuts ascend from 1"));
     if (cut >= count)
-      return fail(ErrorKind::invalid, cat("the cut at layer ", cut, " leaves nothing behind it: the model has ", count, " layers"));
+      return fail(ErrorKind::invalid,
+                  cat("the cut at layer ", cut, " leaves nothing behind it: the model has ", count, " layers"));
     ends.push_back(static_cast<size_t>(cut));
     before = cut;
   }
@@ -132,25 +136,32 @@ Result<Partition> partition_by_counts(std::span<const LayerCost> layers, std::sp
   int64_t sum = 0;
   const auto all = static_cast<int64_t>(layers.size());
   for (const int64_t count : counts) {
-    if (count < 1) return fail(ErrorKind::invalid, cat("stage ", ends.size(), " has ", count, " layers; at least one is needed"));
+    if (count < 1)
+      return fail(ErrorKind::invalid, cat("stage ", ends.size(), " has ", count, " layers; at least one is needed"));
     if (count > all - sum)
-      return fail(ErrorKind::invalid, cat("stage ", ends.size(), " with ", count, " layers ends beyond the model's ", all, " layers"));
+      return fail(ErrorKind::invalid,
+                  cat("stage ", ends.size(), " with ", count, " layers ends beyond the model's ", all, " layers"));
     sum += count;
     ends.push_back(static_cast<size_t>(sum));
   }
-  if (sum != all) return fail(ErrorKind::invalid, cat("the stages' counts add up to ", sum, " of the model's ", all, " layers"));
+  if (sum != all)
+    return fail(ErrorKind::invalid, cat("the stages' counts add up to ", sum, " of the model's ", all, " layers"));
   return partition_with_ends(layers, ends, options);
 }
 
-std::vector<int64_t> cuts_of(const Partition& partition) {
-  std::vector<int64_t> cuts;
-  for (size_t k = 1; k < partition.stages.size(); ++k) cuts.push_back(static_cast<int64_t>(partition.stages[k].first));
-  return cuts;
+std::vector<int64_t> layer_counts(std::span<const LayerCost> layers, const Partition& partition) {
+  std::vector<int64_t> counts;
+  for (const StageRange& stage : partition.stages) {
+    counts.push_back(0);
+    for (size_t k = stage.first; k < stage.last; ++k) counts.back() += layers[k].layers;
+  }
+  return counts;
 }
 
 std::optional<Partition> better_partition(std::span<const LayerCost> layers, const Partition& current,
                                           std::span<const double> measured, double threshold) {
-  TROUPE_CHECK(measured.size() == current.stages.size(), measured.size(), " times for ", current.stages.size(), " stages");
+  TROUPE_CHECK(measured.size() == current.stages.size(), measured.size(), " times for ", current.stages.size(),
+               " stages");
   std::vector<LayerCost> scaled(layers.begin(), layers.end());
   double slowest = 0;
   for (size_t k = 0; k < measured.size(); ++k) {

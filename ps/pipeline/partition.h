@@ -49,8 +49,8 @@ Result<Partition> partition_at(std::span<const LayerCost> layers, std::span<cons
 Result<Partition> partition_by_counts(std::span<const LayerCost> layers, std::span<const int64_t> counts,
                                       const PartitionOptions& options);
 
-/// Where the stages begin, without the first.
-std::vector<int64_t> cuts_of(const Partition& partition);
+/// How many of the model's layers each stage has: what parallel.cuts takes.
+std::vector<int64_t> layer_counts(std::span<const LayerCost> layers, const Partition& partition);
 
 /// A better partition than `current`, when `measured` (seconds a micro-batch, by stage) says that the slowest stage takes
 /// more than 1 + `threshold` times what it would in that better one. Layer times are scaled so that each stage's sum is

@@ -76,19 +76,25 @@ std::optional<size_t> StageOrder::place_of_next() const {
   if (done()) return {};
   if (ready(list_[first_])) return first_;
   if (rule_ == StageRule::strict) return {};
+  for (const ActionKind kind :
+       {ActionKind::all_reduce, ActionKind::backward_input, ActionKind::forward, ActionKind::backward_weight})
+    if (const auto place = first_ready(kind)) return place;
+  return {};
+}
+
+std::optional<size_t> StageOrder::first_ready(ActionKind kind) const {
   // Were the rest run in order, this would be held at most up to here: running a forward early adds one to all of it.
   Held held = held_, most = held_;
-  for (size_t k = first_; k < std::min(list_.size(), first_ + kWindow); ++k) {
+  for (size_t k = first_; k < std::min(list_.size(), first_ + kWindow) && list_[k].kind != ActionKind::step; ++k) {
     if (ran_[k]) continue;
     const Action& action = list_[k];
-    if (action.kind == ActionKind::step) return {};
-    if (action.kind == ActionKind::all_reduce) {
-      if (gradients_made(k)) return k;
-      continue;
+    const bool forward = action.kind == ActionKind::forward;
+    if (action.kind == kind) {
+      const bool fits =
+          !forward || (most.before_input < limit_.before_input && most.before_weight < limit_.before_weight);
+      if (fits && ready(action) && (kind != ActionKind::all_reduce || gradients_made(k))) return k;
+      if (forward) return {};
     }
-    const bool fits = action.kind != ActionKind::forward ||
-                      (most.before_input < limit_.before_input && most.before_weight < limit_.before_weight);
-    if (fits && ready(action)) return k;
     held.count(action);
     most = Held::most(most, held);
   }

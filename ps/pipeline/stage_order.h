@@ -8,17 +8,17 @@
 namespace troupe::ps {
 
 enum class StageRule : uint8_t {
-  strict,           ///< exactly the schedule's order: what is summed is summed in the same order every time
-  work_conserving,  ///< the first in the schedule's order that can run: no stage idles while it may do something
+  strict,  ///< exactly the schedule's order
+  work_conserving,  ///< where that has to wait, what can run: an input's gradient, the next forward, a weight's gradient, in this order
 };
 
 /// Decides what a stage runs next, from what it has run and what has arrived. The same object serves a stage actor and
 /// the simulator. Without threads or clocks.
 ///
-/// Work-conserving never holds more activations than the schedule itself (chunks' forwards before their
-/// backward_input, and before their backward_weight, are counted), never runs ahead of a step, and keeps
-/// backward_weight right behind backward_input where the schedule does: so it can always go on in the schedule's order,
-/// and is as free of deadlock.
+/// Work-conserving keeps the forwards in their order (the first of them is one that others wait for), holds no more
+/// activations than the schedule itself (chunks' forwards before their backward_input, and before their
+/// backward_weight, are counted), never runs ahead of a step, and keeps backward_weight right behind backward_input
+/// where the schedule does: so it can always go on in the schedule's order, and is as free of deadlock.
 class StageOrder {
  public:
   /// A schedule that has passed `check`; it outlives this.
@@ -48,6 +48,7 @@ class StageOrder {
   bool ready(const Action& action) const;
   bool gradients_made(size_t at) const;
   std::optional<size_t> place_of_next() const;
+  std::optional<size_t> first_ready(ActionKind kind) const;
   size_t index(ActionKind kind, uint32_t chunk, uint32_t micro_batch) const;
 
   const Schedule& schedule_;

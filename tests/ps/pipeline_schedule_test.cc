@@ -213,9 +213,10 @@ BOOST_AUTO_TEST_CASE(AMissingBackwardIsNamed) {
 }
 
 BOOST_AUTO_TEST_CASE(ACycleIsNamed) {
-  BOOST_TEST(csv_error("F0,B0,F1,B1\nF0,F1,B0,B1\n") ==
-             "schedule 's.csv': would wait for ever: stage 0 waits at I0 for W0, which stage 1 has only after F1; stage 1 "
-             "waits at F1 for F1, which stage 0 has only after I0");
+  BOOST_TEST(
+      csv_error("F0,B0,F1,B1\nF0,F1,B0,B1\n") ==
+      "schedule 's.csv': would wait for ever: stage 0 waits at I0 for W0, which stage 1 has only after F1; stage 1 "
+      "waits at F1 for F1, which stage 0 has only after I0");
   BOOST_TEST(csv_error("F0,W0,I0\n") ==
              "schedule 's.csv': would wait for ever: stage 0 waits at W0 for I0, which stage 0 has only after W0");
 }
