@@ -36,7 +36,8 @@ uint64_t arrow(uint32_t replica, const ps::StageTask& task, uint32_t reader) {
 }  // namespace
 
 bool for_stage(const ps::Envelope& envelope) {
-  return std::holds_alternative<ps::Activation>(envelope.body) || std::holds_alternative<ps::ActivationAck>(envelope.body);
+  return std::holds_alternative<ps::Activation>(envelope.body) ||
+         std::holds_alternative<ps::ActivationAck>(envelope.body);
 }
 
 /// What the executor's tasks share; only its thread touches it.
@@ -74,12 +75,19 @@ struct Stage::Computer {
   MicroBatch micro_batch(const ps::StageTask& task) {
     const bool train = task.work.kind == ps::Work::Kind::train;
     samples.resize(static_cast<size_t>(task.samples.count));
-    if (train) sampler.indices(task.samples.epoch, task.samples.begin, samples);
+    if (train)
+      sampler.indices(task.samples.epoch, task.samples.begin, samples);
     else
-      for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<uint32_t>(task.samples.begin + static_cast<int64_t>(i));
+      for (size_t i = 0; i < samples.size(); ++i)
+        samples[i] = static_cast<uint32_t>(task.samples.begin + static_cast<int64_t>(i));
     // A replica draws what a worker of its number would.
     const uint64_t piece = derive_seed(seed, "step", static_cast<uint64_t>(task.work.step));
-    return {task.micro_batch, part_of[task.chunk], samples, task.first_sample, derive_seed(piece, "worker", replica), train};
+    return {task.micro_batch,
+            part_of[task.chunk],
+            samples,
+            task.first_sample,
+            derive_seed(piece, "worker", replica),
+            train};
   }
 
   void run(ps::StageTask task, const std::vector<Tensor>& weights) {
@@ -90,14 +98,11 @@ struct Stage::Computer {
     const MicroBatch micro = micro_batch(task);
     StageTaskDone done;
     switch (task.kind) {
-      case ps::ActionKind::forward:
-        done.output = source->forward(micro, weights, std::move(task.input));
-        break;
+      case ps::ActionKind::forward: done.output = source->forward(micro, weights, std::move(task.input)); break;
       case ps::ActionKind::backward_input:
         done.output = source->backward_input(micro, weights, std::move(task.input));
         break;
-      default:
-        source->backward_weight(micro, weights);
+      default: source->backward_weight(micro, weights);
     }
     auto took = Clock::now() - begin;
     auto extra = took * (slow_down.factor - 1);
@@ -130,7 +135,8 @@ struct Stage::Computer {
   }
 
   void complete(ps::Step step, ps::StageCore::Gradient gradient) {
-    if (gradient.other) ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), gradient.sum);
+    if (gradient.other)
+      ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), gradient.sum);
     const auto [squares, finite] = measure(stream, source->layers()[gradient.layer], gradient.sum, measure_norm);
     report(GradientDone{step, gradient.layer, std::move(gradient.sum), squares, finite});
   }
@@ -199,8 +205,10 @@ void Stage::submit_end() {
   weights_.reset();
   parts_.compute->submit([computer = computer_, work = work_, computed = compute_s_, waited] {
     const StepStats stats = computer->source->take_stats();
-    if (work.kind == ps::Work::Kind::train) computer->report(BackwardDone{work.step, stats, computed, waited});
-    else computer->report(EvaluateDone{stats, computed});
+    if (work.kind == ps::Work::Kind::train)
+      computer->report(BackwardDone{work.step, stats, computed, waited});
+    else
+      computer->report(EvaluateDone{stats, computed});
   });
 }
 

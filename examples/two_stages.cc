@@ -30,11 +30,14 @@ struct Story {
 ClusterParts parts_of(const Story& story) {
   ClusterParts parts;
   parts.optimizer = story.optimizer;
-  parts.source = [story](ps::WorkerId) { return std::make_unique<nn::ModelSource>(story.model, story.sets.train, story.sets.test); };
+  parts.source = [story](ps::WorkerId) {
+    return std::make_unique<nn::ModelSource>(story.model, story.sets.train, story.sets.test);
+  };
   parts.initial = initial_from(parts.source(0), *parts.optimizer, parts.seed);
   parts.coordinator.layers = story.model->layers();
   parts.coordinator.policies.assign(story.model->layers().size(), {ps::Mode::sync});
-  parts.coordinator.dealer = {.train_samples = story.sets.train->size(), .epochs = 2, .global_batch = 60, .worker_batch = {60}};
+  parts.coordinator.dealer = {
+      .train_samples = story.sets.train->size(), .epochs = 2, .global_batch = 60, .worker_batch = {60}};
   return parts;
 }
 
@@ -88,7 +91,8 @@ int main() {
       ps::make_schedule({.name = "1f1b", .stages = 2, .micro_batches = 3}).value());
   for (uint32_t stage = 0; stage < 2; ++stage) {
     std::printf("stage %u:", stage);
-    for (const ps::Action& action : schedule->actions[stage]) std::printf(" %s", ps::action_text(*schedule, action).c_str());
+    for (const ps::Action& action : schedule->actions[stage])
+      std::printf(" %s", ps::action_text(*schedule, action).c_str());
     std::printf("\n");
   }
   const ps::StagePlan plan = ps::plan_stages(*story.model, schedule).value();

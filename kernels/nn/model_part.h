@@ -34,7 +34,7 @@ class ModelPart {
   const Model::Range* range_ending_at(size_t node) const;
 
   std::shared_ptr<const Model> model_;
-  size_t first_, last_;              ///< layers
+  size_t first_, last_;  ///< layers
   size_t first_node_, last_node_;
 };
 

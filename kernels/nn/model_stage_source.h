@@ -37,9 +37,7 @@ class ModelStageSource final : public StageSource {
   };
   using Key = std::pair<uint32_t, uint32_t>;  ///< part, micro-batch
 
-  Pass pass(const MicroBatch& micro) {
-    return {stream_, ops_, micro.training, micro.seed, micro.first_sample};
-  }
+  Pass pass(const MicroBatch& micro) { return {stream_, ops_, micro.training, micro.seed, micro.first_sample}; }
   Running& running(const MicroBatch& micro);
 
   std::shared_ptr<const Model> model_;

@@ -10,12 +10,12 @@ namespace troupe {
 
 /// One micro-batch on its way through one part of the model.
 struct MicroBatch {
-  uint32_t index = 0;                  ///< in its step
-  uint32_t part = 0;                   ///< index into the parts that the source has
-  std::span<const uint32_t> samples;   ///< of the training set; of the test set where it does not train
-  int64_t first_sample = 0;            ///< place of the first in the replica's batch
-  uint64_t seed = 0;                   ///< of the replica's batch
-  bool training = true;                ///< false: only `forward` follows
+  uint32_t index = 0;                 ///< in its step
+  uint32_t part = 0;                  ///< index into the parts that the source has
+  std::span<const uint32_t> samples;  ///< of the training set; of the test set where it does not train
+  int64_t first_sample = 0;           ///< place of the first in the replica's batch
+  uint64_t seed = 0;                  ///< of the replica's batch
+  bool training = true;               ///< false: only `forward` follows
 };
 
 /// Computes what one stage of a pipeline computes: some parts of a model, each a range of layers, for the micro-batches

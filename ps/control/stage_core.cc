@@ -42,8 +42,8 @@ const char* name_of(Activation::Kind kind) {
 
 StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
   const Schedule& schedule = *options_.plan.schedule;
-  TROUPE_CHECK(options_.plan.chunks.size() == schedule.chunks, options_.plan.chunks.size(), " chunks of layers, the schedule has ",
-               schedule.chunks);
+  TROUPE_CHECK(options_.plan.chunks.size() == schedule.chunks, options_.plan.chunks.size(),
+               " chunks of layers, the schedule has ", schedule.chunks);
   for (LayerId layer = 0; layer < options_.plan.chunks.back().last; ++layer) {
     std::set<uint32_t> holders;
     for (const uint32_t chunk : contributors(layer)) holders.insert(schedule.stage_of[chunk]);
@@ -56,7 +56,8 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
 void StageCore::set_order() {
   std::map<uint32_t, uint32_t> weighted;
   for (const Action& action : options_.plan.schedule->actions[stage()]) {
-    if (action.kind != ActionKind::backward_weight || ++weighted[action.chunk] < options_.plan.schedule->micro_batches) continue;
+    if (action.kind != ActionKind::backward_weight || ++weighted[action.chunk] < options_.plan.schedule->micro_batches)
+      continue;
     const LayerRange& own = options_.plan.chunks[action.chunk];
     for (LayerId layer = own.last; layer-- > own.first;) order_.push_back(layer);
   }
@@ -171,8 +172,10 @@ bool StageCore::neighbour(const Key& key) const {
 
 void StageCore::note_arrival(const Key& key) {
   if (key.step != key_step_ || key.kind == Activation::Kind::tied || key.micro_batch >= micro_.size()) return;
-  if (key.kind == Activation::Kind::forward) next_->arrived(ActionKind::forward, key.chunk - 1, key.micro_batch);
-  else next_->arrived(ActionKind::backward_input, key.chunk + 1, key.micro_batch);
+  if (key.kind == Activation::Kind::forward)
+    next_->arrived(ActionKind::forward, key.chunk - 1, key.micro_batch);
+  else
+    next_->arrived(ActionKind::backward_input, key.chunk + 1, key.micro_batch);
 }
 
 void StageCore::submit(Effects& out, const Action& action) {
@@ -181,10 +184,10 @@ void StageCore::submit(Effects& out, const Action& action) {
   if (const auto key = input_of(action)) {
     Activation input = std::move(arrived_.extract(*key).mapped());
     if (input.samples != task.samples)
-      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ", action.micro_batch,
-                            " for chunk ", action.chunk, " are of samples [", input.samples.begin, ", +",
-                            input.samples.count, ") of epoch ", input.samples.epoch, ", expected [", task.samples.begin,
-                            ", +", task.samples.count, ") of epoch ", task.samples.epoch));
+      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ",
+                            action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
+                            ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
+                            task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
     taken_.insert(*key);
   }
@@ -283,8 +286,10 @@ void StageCore::finish(Effects& out) {
   if (!work_ || !next_->done() || at_executor_ > 0) return;
   if (work_->kind == Work::Kind::train && left_ < order_.size()) return;
   // The parts of tied layers have left before this: the executor answers them in order.
-  if (work_->kind == Work::Kind::train) steps_done_ = work_->step;
-  else ++evaluations_done_;
+  if (work_->kind == Work::Kind::train)
+    steps_done_ = work_->step;
+  else
+    ++evaluations_done_;
   moved("is done");
   work_.reset();
   std::erase_if(arrived_, [&](const auto& entry) { return entry.first.step == key_step_; });
@@ -303,8 +308,8 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
   if (!activation) return out;
   const Key key{activation->step, activation->kind, activation->chunk, activation->micro_batch};
   const auto acknowledge = [&] {
-    out.send.push_back({options_.self, envelope.from, generation_,
-                        ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
+    out.send.push_back(
+        {options_.self, envelope.from, generation_, ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
   };
   if (key.chunk > last_chunk() || !here(key.chunk) || !neighbour(key)) {
     fault(out, cat(describe(envelope.from), " sent ", name_of(key.kind), " for chunk ", key.chunk,
@@ -320,13 +325,15 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
     fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", micro_.size()));
     return out;
   }
-  if (current && taken_.count(key) > 0) return out;  // a copy
+  if (current && taken_.count(key) > 0) return out;                                               // a copy
   if (current && key.kind == Activation::Kind::tied && is_complete(key.micro_batch)) return out;  // a copy
   if (!arrived_.try_emplace(key, *activation).second) return out;
   moved(cat("received ", name_of(key.kind), " ", key.micro_batch, " for chunk ", key.chunk));
   if (!current) return out;
-  if (key.kind == Activation::Kind::tied) add_tied(out, key.micro_batch);
-  else note_arrival(key);
+  if (key.kind == Activation::Kind::tied)
+    add_tied(out, key.micro_batch);
+  else
+    note_arrival(key);
   advance(out);
   finish(out);
   return out;
@@ -356,11 +363,13 @@ std::string StageCore::waits_for() const {
     const Action& action = next_->waiting();
     const bool forward = action.kind == ActionKind::forward;
     const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;
-    return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ", describe(holder(from)));
+    return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ",
+               describe(holder(from)));
   }
   for (size_t i = left_; work_->kind == Work::Kind::train && i < order_.size(); ++i)
     for (const uint32_t chunk : contributors(order_[i]))
-      if (!here(chunk) && complete_.count(order_[i]) == 0) return cat("its part in the gradient of layer ", order_[i], " from ", describe(holder(chunk)));
+      if (!here(chunk) && complete_.count(order_[i]) == 0)
+        return cat("its part in the gradient of layer ", order_[i], " from ", describe(holder(chunk)));
   return {};
 }
 
@@ -382,8 +391,8 @@ StageCore::Effects StageCore::watch(int64_t now_ms) {
 
 void StageCore::fault(Effects& out, std::string what) {
   failed_ = true;
-  out.send.push_back({options_.self, options_.coordinator, generation_,
-                      Fault{cat(describe(options_.self), ": ", what)}});
+  out.send.push_back(
+      {options_.self, options_.coordinator, generation_, Fault{cat(describe(options_.self), ": ", what)}});
 }
 
 }  // namespace troupe::ps

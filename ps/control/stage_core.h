@@ -18,11 +18,11 @@ namespace troupe::ps {
 
 struct StageOptions {
   Endpoint coordinator{Role::coordinator, 0, 1};
-  Endpoint self;                        ///< worker: stage `index mod stages` of replica `index / stages`
+  Endpoint self;  ///< worker: stage `index mod stages` of replica `index / stages`
   StagePlan plan;
-  bool strict = false;                  ///< run the schedule's order to the letter, even where something else is ready
-  int64_t evaluation_batch = 250;       ///< samples of a micro-batch without a way back
-  int64_t stall_ms = 60'000;            ///< waiting longer for a neighbour is a fault; 0: for ever
+  bool strict = false;             ///< run the schedule's order to the letter, even where something else is ready
+  int64_t evaluation_batch = 250;  ///< samples of a micro-batch without a way back
+  int64_t stall_ms = 60'000;       ///< waiting longer for a neighbour is a fault; 0: for ever
 };
 
 /// What a stage gives its executor to do: one action of the schedule. Tasks run in the order given.
@@ -30,10 +30,10 @@ struct StageTask {
   ActionKind kind = ActionKind::forward;  ///< forward, backward_input or backward_weight
   Work work;
   uint32_t micro_batch = 0, chunk = 0;
-  SampleRange samples;                    ///< of the micro-batch
-  int64_t first_sample = 0;               ///< its place in the replica's batch
-  Tensor input;                           ///< from the neighbour; empty at the model's ends
-  std::vector<LayerId> gradients;         ///< complete behind this task: to be taken from the source
+  SampleRange samples;             ///< of the micro-batch
+  int64_t first_sample = 0;        ///< its place in the replica's batch
+  Tensor input;                    ///< from the neighbour; empty at the model's ends
+  std::vector<LayerId> gradients;  ///< complete behind this task: to be taken from the source
 };
 
 /// One stage of a pipeline without its actor: when which action may run, what goes to which neighbour, and when a
@@ -122,26 +122,26 @@ class StageCore {
   Generation generation_ = 0;
 
   std::optional<Work> work_;
-  Step key_step_ = 0;                        ///< of the work that runs, in messages
+  Step key_step_ = 0;  ///< of the work that runs, in messages
   int64_t evaluations_done_ = 0;
-  Step steps_done_ = -1;                     ///< training steps up to here are over
-  std::vector<SampleRange> micro_;           ///< by micro-batch
-  std::shared_ptr<const Schedule> runs_;     ///< the plan's, or one of forwards only
+  Step steps_done_ = -1;                  ///< training steps up to here are over
+  std::vector<SampleRange> micro_;        ///< by micro-batch
+  std::shared_ptr<const Schedule> runs_;  ///< the plan's, or one of forwards only
   std::optional<StageOrder> next_;
-  std::set<Key> taken_;                      ///< inputs of tasks given to the executor
-  int64_t at_executor_ = 0;                  ///< tasks given and not answered
-  std::map<uint32_t, uint32_t> weighted_;    ///< by chunk: backward_weight tasks given
-  std::map<LayerId, Tensor> sums_;           ///< of layers that wait for the part of another stage
-  std::vector<LayerId> order_;               ///< the stage's layers as their gradients leave: the same on every replica
-  std::map<LayerId, Gradient> complete_;     ///< behind one that is not
-  size_t left_ = 0;                          ///< how many of them have left
+  std::set<Key> taken_;                    ///< inputs of tasks given to the executor
+  int64_t at_executor_ = 0;                ///< tasks given and not answered
+  std::map<uint32_t, uint32_t> weighted_;  ///< by chunk: backward_weight tasks given
+  std::map<LayerId, Tensor> sums_;         ///< of layers that wait for the part of another stage
+  std::vector<LayerId> order_;             ///< the stage's layers as their gradients leave: the same on every replica
+  std::map<LayerId, Gradient> complete_;   ///< behind one that is not
+  size_t left_ = 0;                        ///< how many of them have left
 
   std::map<Key, Activation> arrived_;
   std::map<Key, Envelope> unacknowledged_;
 
   std::deque<std::string> last_events_;
   int64_t moved_at_ms_ = -1, moves_ = 0, watched_moves_ = -1;
-  bool failed_ = false;                      ///< a Fault is on its way: the run ends
+  bool failed_ = false;  ///< a Fault is on its way: the run ends
 };
 
 }  // namespace troupe::ps

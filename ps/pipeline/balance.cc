@@ -40,7 +40,8 @@ Pieces pieces_of(const nn::Model& model) {
   return out;
 }
 
-std::string imbalance(const nn::Model& model, const StagePlan& plan, std::span<const double> seconds, double threshold) {
+std::string imbalance(const nn::Model& model, const StagePlan& plan, std::span<const double> seconds,
+                      double threshold) {
   const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   if (!(sum > 0) || std::ranges::min(seconds) <= 0) return {};
   const double slowest = std::ranges::max(seconds), mean = sum / static_cast<double>(seconds.size());

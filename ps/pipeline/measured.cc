@@ -35,7 +35,8 @@ std::vector<Span> spans_of(const TracedTrack& track, const Schedule& schedule, S
                        event.chunk < schedule.chunks;
     if (event.step != step || !kind || !whole) continue;
     spans.push_back({{*kind, static_cast<uint32_t>(event.micro_batch), static_cast<uint32_t>(event.chunk)},
-                     event.begin_us / 1e6, event.end_us / 1e6});
+                     event.begin_us / 1e6,
+                     event.end_us / 1e6});
   }
   return spans;
 }
@@ -54,13 +55,12 @@ Result<Timing> measured_timing(const TraceContent& trace, const Schedule& schedu
   Timing out;
   for (uint32_t stage = 0; stage < schedule.stages; ++stage) {
     const TracedTrack* track = find_track(trace, stage, replica);
-    if (!track)
-      return fail(ErrorKind::missing, cat("the trace has no row \"", stage_track(stage, replica), "\""));
+    if (!track) return fail(ErrorKind::missing, cat("the trace has no row \"", stage_track(stage, replica), "\""));
     out.spans.push_back(spans_of(*track, schedule, step));
     // A replica that lost a stage runs a step again.
     if (out.spans.back().size() != actions_of(schedule, stage))
-      return fail(ErrorKind::missing, cat("the trace holds ", out.spans.back().size(), " of the ", actions_of(schedule, stage),
-                                          " actions of stage ", stage, " in step ", step));
+      return fail(ErrorKind::missing, cat("the trace holds ", out.spans.back().size(), " of the ",
+                                          actions_of(schedule, stage), " actions of stage ", stage, " in step ", step));
   }
   double first = std::numeric_limits<double>::max(), last = 0;
   for (const auto& spans : out.spans) {

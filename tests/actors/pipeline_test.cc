@@ -92,7 +92,8 @@ class FailingStage final : public StageSource {
 
 ClusterParts with_failure(ClusterParts parts, ps::WorkerId where, FailingStage::At at, int call) {
   auto left = std::make_shared<std::atomic<int>>(call);
-  parts.stage_source = [make = parts.stage_source, where, at, left](ps::WorkerId worker) -> std::unique_ptr<StageSource> {
+  parts.stage_source = [make = parts.stage_source, where, at,
+                        left](ps::WorkerId worker) -> std::unique_ptr<StageSource> {
     auto source = make(worker);
     if (worker != where) return source;
     return std::make_unique<FailingStage>(std::move(source), at, left);
@@ -107,14 +108,16 @@ BOOST_AUTO_TEST_CASE(EveryScheduleTrainsAsOneWorkerDoes) {
   const Bench bench = deep();
   const Trial one = whole(bench, {50}, {kSync}, 8);
   for (const Pipeline& pipeline : kSchedules)
-    check_same(in_stages(bench, pipeline, {50}, {kSync}, 8), one, cat(pipeline.schedule, ", ", pipeline.stages, " stages"));
+    check_same(in_stages(bench, pipeline, {50}, {kSync}, 8), one,
+               cat(pipeline.schedule, ", ", pipeline.stages, " stages"));
 }
 
 BOOST_AUTO_TEST_CASE(ReplicasOfStagesAgreeWithWorkers) {
   const Bench bench = deep();
   for (const ps::Policy& policy : {kSync, kAllReduce}) {
     const Trial two = whole(bench, {30, 21}, {policy}, 8);
-    for (const Pipeline& pipeline : {Pipeline{"1f1b", 3, 4}, Pipeline{"interleaved", 2, 4, 2}, Pipeline{"zb-v", 2, 3, 2}})
+    for (const Pipeline& pipeline :
+         {Pipeline{"1f1b", 3, 4}, Pipeline{"interleaved", 2, 4, 2}, Pipeline{"zb-v", 2, 3, 2}})
       check_same(in_stages(bench, pipeline, {30, 21}, {policy}, 8), two,
                  cat(pipeline.schedule, " under ", ps::describe(policy)));
   }
@@ -147,8 +150,8 @@ BOOST_AUTO_TEST_CASE(ClippingSeesTheNormOfAllStages) {
     return train(std::move(parts));
   };
   for (const ps::Policy& policy : {kSync, kAllReduce})
-    check_same(clipped(pipeline_parts(bench, {"1f1b", 3, 4}, {32, 32}, {policy})), clipped(bench.parts({32, 32}, {policy})),
-               ps::describe(policy));
+    check_same(clipped(pipeline_parts(bench, {"1f1b", 3, 4}, {32, 32}, {policy})),
+               clipped(bench.parts({32, 32}, {policy})), ps::describe(policy));
 }
 
 BOOST_AUTO_TEST_CASE(TheSameRunTwiceIsBitIdentical) {
@@ -187,7 +190,8 @@ BOOST_AUTO_TEST_CASE(AStageLostWhileItTestsIsTestedAgain) {
   const Bench bench = deep();
   const Trial expected = whole(bench, {32}, {kSync}, 3);
   // 3 steps of 4 micro-batches, then the test set in one.
-  ClusterParts parts = with_failure(pipeline_parts(bench, {"1f1b", 3, 4}, {32}, {kSync}), 1, FailingStage::At::forward, 13);
+  ClusterParts parts =
+      with_failure(pipeline_parts(bench, {"1f1b", 3, 4}, {32}, {kSync}), 1, FailingStage::At::forward, 13);
   parts.coordinator.dealer.max_steps = 3;
   parts.coordinator.dealer.epochs = 0;
   parts.coordinator.max_restarts = 1;
@@ -233,7 +237,8 @@ BOOST_AUTO_TEST_CASE(AStageThatHangsIsNamedByTheOneThatWaits) {
   parts.coordinator.dealer.epochs = 0;
   const Trial trial = train(std::move(parts));
   BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
-  BOOST_TEST(trial.result.failure.find("worker 0 (stage 0 of replica 0): in step 0 it has waited") == 0u, trial.result.failure);
+  BOOST_TEST(trial.result.failure.find("worker 0 (stage 0 of replica 0): in step 0 it has waited") == 0u,
+             trial.result.failure);
   BOOST_TEST(trial.result.failure.find("for gradients of micro-batch 0 from worker 1") != std::string::npos);
 }
 
@@ -245,7 +250,8 @@ BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
   };
   class Watching final : public StageSource {
    public:
-    Watching(std::unique_ptr<StageSource> source, std::shared_ptr<Seen> seen) : source_(std::move(source)), seen_(std::move(seen)) {}
+    Watching(std::unique_ptr<StageSource> source, std::shared_ptr<Seen> seen)
+        : source_(std::move(source)), seen_(std::move(seen)) {}
     const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
     Tensor forward(const MicroBatch& micro, std::span<const Tensor> weights, Tensor x) override {
       return pass(x, [&](Tensor t) { return source_->forward(micro, weights, std::move(t)); });

@@ -61,7 +61,8 @@ struct Fixture {
   Trained whole(std::span<const uint32_t> samples) const {
     nn::ModelSource source(model, data, data);
     Trained out{std::vector<Tensor>(weights.size()), {}};
-    out.stats = source.backward({samples, 7}, weights, [&](size_t layer, Tensor gradient) { out.gradients[layer] = gradient; });
+    out.stats =
+        source.backward({samples, 7}, weights, [&](size_t layer, Tensor gradient) { out.gradients[layer] = gradient; });
     return out;
   }
 
@@ -75,7 +76,8 @@ struct Fixture {
     std::vector<MicroBatch> micros;
     size_t begin = 0;
     for (size_t i = 0; i < sizes.size(); begin += sizes[i++])
-      micros.push_back({static_cast<uint32_t>(i), 0, samples.subspan(begin, sizes[i]), static_cast<int64_t>(begin), 7, true});
+      micros.push_back(
+          {static_cast<uint32_t>(i), 0, samples.subspan(begin, sizes[i]), static_cast<int64_t>(begin), 7, true});
     const auto at = [&](size_t micro, size_t part) {
       MicroBatch m = micros[micro];
       m.part = static_cast<uint32_t>(part);
@@ -106,8 +108,8 @@ struct Fixture {
     const Trained expected = whole(samples), actual = in_parts(samples, std::move(cuts), std::move(sizes));
     for (size_t layer = 0; layer < weights.size(); ++layer)
       BOOST_TEST(test::difference(actual.gradients[layer], expected.gradients[layer], 1e-5) == "",
-                 model->layers()[layer].name << ": "
-                                             << test::difference(actual.gradients[layer], expected.gradients[layer], 1e-5));
+                 model->layers()[layer].name
+                     << ": " << test::difference(actual.gradients[layer], expected.gradients[layer], 1e-5));
     BOOST_TEST(std::abs(actual.stats.loss_sum - expected.stats.loss_sum) < 1e-4);
     BOOST_TEST(actual.stats.correct == expected.stats.correct);
     BOOST_TEST(actual.stats.samples == expected.stats.samples);
@@ -118,7 +120,8 @@ struct Fixture {
   std::vector<Tensor> weights;
 };
 
-const ModelSpec kMlp{.kind = "mlp", .input = {6}, .classes = 3, .hidden = {8, 7, 5, 4}, .dropout = 0.3, .layer_norm = true};
+const ModelSpec kMlp{
+    .kind = "mlp", .input = {6}, .classes = 3, .hidden = {8, 7, 5, 4}, .dropout = 0.3, .layer_norm = true};
 const ModelSpec kCnn{.kind = "cnn", .input = {2, 8, 8}, .classes = 3, .hidden = {5}, .channels = {3, 4}};
 const ModelSpec kResnet{.kind = "resnet", .input = {1, 6, 6}, .classes = 3, .channels = {3, 4}, .blocks = {1, 2}};
 

@@ -31,9 +31,10 @@ BOOST_AUTO_TEST_CASE(EqualStagesAreNotSpokenOf) {
 BOOST_AUTO_TEST_CASE(AStageThatTakesLongerIsGivenFewerLayers) {
   const nn::Model model = mlp({32, 32, 32});
   const std::vector<double> seconds{3.0, 1.0};
-  BOOST_TEST(imbalance(model, plan(model, 2, {3, 1}), seconds) ==
-             "the stages are unequal: stage 0 75 %, stage 1 25 % of the computing; parallel.cuts = [2, 2] would take about "
-             "67 % of the slowest one's time");
+  BOOST_TEST(
+      imbalance(model, plan(model, 2, {3, 1}), seconds) ==
+      "the stages are unequal: stage 0 75 %, stage 1 25 % of the computing; parallel.cuts = [2, 2] would take about "
+      "67 % of the slowest one's time");
 }
 
 BOOST_AUTO_TEST_CASE(WhereNoOtherCutIsBetterNothingIsSaid) {
@@ -45,7 +46,8 @@ BOOST_AUTO_TEST_CASE(WhereNoOtherCutIsBetterNothingIsSaid) {
 
 BOOST_AUTO_TEST_CASE(TheBetterCutIsOneThatTheModelAllows) {
   const nn::Model model =
-      nn::make_model({.kind = "resnet", .input = {1, 8, 8}, .classes = 4, .channels = {8, 8}, .blocks = {2, 2}}).value();
+      nn::make_model({.kind = "resnet", .input = {1, 8, 8}, .classes = 4, .channels = {8, 8}, .blocks = {2, 2}})
+          .value();
   const auto layers = static_cast<int64_t>(model.layers().size());
   const std::vector<double> seconds{9.0, 1.0};
   const std::string said = imbalance(model, plan(model, 2, {layers - 1, 1}), seconds);
@@ -69,8 +71,11 @@ BOOST_AUTO_TEST_CASE(ModelsAreCutByWorkAndNamedWhereTheyCannotBe) {
   BOOST_TEST((balanced.chunks == std::vector<LayerRange>{{0, 1}, {1, 5}}));
   BOOST_TEST((balanced.stage_of() == std::vector<uint32_t>{0, 1, 1, 1, 1}));
   const auto schedule = plan(model, 2, {}).schedule;
-  for (const auto& [counts, text] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
-           {{5}, "1 entries for 2 parts"}, {{0, 5}, "gives part 0 0 layers"}, {{4, 4}, "8 up to there"}, {{1, 2}, "gives out 3 of"}})
+  for (const auto& [counts, text] :
+       std::vector<std::pair<std::vector<int64_t>, std::string>>{{{5}, "1 entries for 2 parts"},
+                                                                 {{0, 5}, "gives part 0 0 layers"},
+                                                                 {{4, 4}, "8 up to there"},
+                                                                 {{1, 2}, "gives out 3 of"}})
     BOOST_TEST(plan_stages(model, schedule, counts).error().message.find(text) != std::string::npos);
 }
 

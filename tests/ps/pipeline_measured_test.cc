@@ -9,12 +9,12 @@ BOOST_AUTO_TEST_SUITE(pipeline_measured)
 
 namespace {
 
-Schedule schedule() {
-  return make_schedule({.name = "1f1b", .stages = 2, .micro_batches = 4}).value();
-}
+Schedule schedule() { return make_schedule({.name = "1f1b", .stages = 2, .micro_batches = 4}).value(); }
 
 const char* name_of(ActionKind kind) {
-  return kind == ActionKind::forward ? "forward" : kind == ActionKind::backward_input ? "backward input" : "backward weight";
+  return kind == ActionKind::forward          ? "forward"
+         : kind == ActionKind::backward_input ? "backward input"
+                                              : "backward weight";
 }
 
 // What stages would write that take exactly as long as the simulation says, in units of 10 us.
@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(ATraceOfASimulationIsTheSimulation) {
   for (size_t chunk = 0; chunk < times.size(); ++chunk) {
     BOOST_TEST(times[chunk].forward == kTimes[chunk].forward * 1e-5, boost::test_tools::tolerance(1e-9));
     BOOST_TEST(times[chunk].backward_input == kTimes[chunk].backward_input * 1e-5, boost::test_tools::tolerance(1e-9));
-    BOOST_TEST(times[chunk].backward_weight == kTimes[chunk].backward_weight * 1e-5, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(times[chunk].backward_weight == kTimes[chunk].backward_weight * 1e-5,
+               boost::test_tools::tolerance(1e-9));
   }
   BOOST_TEST(simulate(s, times).cost == measured->cost, boost::test_tools::tolerance(1e-9));
 }
@@ -61,9 +62,11 @@ BOOST_AUTO_TEST_CASE(AStepThatIsNotWholeIsMissing) {
   TraceContent trace = traced(s, kTimes, {3, 4, 5});
   BOOST_TEST(typical_step(trace, s, 0) == 4);
   trace.tracks[1].events.erase(trace.tracks[1].events.begin());  // the recording began within step 3
-  BOOST_TEST(measured_timing(trace, s, 0, 3).error().message == "the trace holds 11 of the 12 actions of stage 1 in step 3");
+  BOOST_TEST(measured_timing(trace, s, 0, 3).error().message ==
+             "the trace holds 11 of the 12 actions of stage 1 in step 3");
   BOOST_TEST(typical_step(trace, s, 0) == 5);
-  BOOST_TEST(measured_timing(trace, s, 0, 9).error().message.find("holds 0 of the 12 actions of stage 0") != std::string::npos);
+  BOOST_TEST(measured_timing(trace, s, 0, 9).error().message.find("holds 0 of the 12 actions of stage 0") !=
+             std::string::npos);
   BOOST_TEST(measured_timing(trace, s, 1, 4).error().message == "the trace has no row \"stage 0 of replica 1\"");
   BOOST_TEST(typical_step(trace, s, 1) == -1);
 }

@@ -69,8 +69,10 @@ struct World {
   void take(uint32_t stage, StageCore::Effects effects) {
     Node& node = nodes[stage];
     for (Envelope& envelope : effects.send) {
-      if (const auto* fault = std::get_if<Fault>(&envelope.body)) faults.push_back(fault->what);
-      else network.push_back(std::move(envelope));
+      if (const auto* fault = std::get_if<Fault>(&envelope.body))
+        faults.push_back(fault->what);
+      else
+        network.push_back(std::move(envelope));
     }
     for (StageTask& task : effects.tasks) {
       node.kept += task.kind == ActionKind::forward;
@@ -130,9 +132,12 @@ struct World {
       if (all) return;
       if (loss > 0 && random.chance(0.02))
         for (uint32_t stage = 0; stage < nodes.size(); ++stage) take(stage, nodes[stage].core->tick());
-      if (!network.empty() && (busy.empty() || random.chance(0.5))) deliver(loss);
-      else if (!busy.empty()) compute(busy[random.below(busy.size())]);
-      else if (loss == 0) break;
+      if (!network.empty() && (busy.empty() || random.chance(0.5)))
+        deliver(loss);
+      else if (!busy.empty())
+        compute(busy[random.below(busy.size())]);
+      else if (loss == 0)
+        break;
       BOOST_REQUIRE_MESSAGE(faults.empty(), faults.front());
     }
     for (const Node& node : nodes) BOOST_REQUIRE_MESSAGE(node.done, plan->name << ": " << node.core->waits_for());
@@ -167,7 +172,7 @@ struct Kind {
   const char* name;
   uint32_t chunks;
 };
-const std::vector<Kind> kKinds = {{"sequential", 1}, {"gpipe", 1},  {"1f1b", 1}, {"interleaved", 2},
+const std::vector<Kind> kKinds = {{"sequential", 1}, {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2},
                                   {"zb-h1", 1},      {"zb-h2", 1}, {"zb-v", 2}};
 
 template <class Body>
@@ -262,8 +267,10 @@ BOOST_AUTO_TEST_CASE(AStageThatIsAStepAheadIsWaitedFor) {
   world.nodes[0].done = world.nodes[1].done = false;
   world.take(0, world.nodes[0].core->begin(train(1)));
   while (!world.nodes[0].tasks.empty() || !world.network.empty()) {
-    if (!world.network.empty()) world.deliver(0);
-    else world.compute(0);
+    if (!world.network.empty())
+      world.deliver(0);
+    else
+      world.compute(0);
   }
   world.take(1, world.nodes[1].core->begin(train(1)));
   world.run();
@@ -326,9 +333,10 @@ BOOST_AUTO_TEST_CASE(OtherSamplesThanTheStagesOwnAreAFault) {
   Activation wrong{Activation::Kind::forward, 0, 0, 1, {0, 4, 8}, {one(1)}};
   world.take(1, world.nodes[1].core->handle({{Role::worker, 0, 1}, {Role::worker, 1, 1}, 1, wrong}));
   BOOST_REQUIRE(world.faults.size() == 1u);
-  BOOST_TEST(world.faults[0] ==
-             "worker 1 (stage 1 of replica 0): in step 0 the outputs of micro-batch 0 for chunk 1 are of samples [4, +8) of "
-             "epoch 0, expected [0, +8) of epoch 0");
+  BOOST_TEST(
+      world.faults[0] ==
+      "worker 1 (stage 1 of replica 0): in step 0 the outputs of micro-batch 0 for chunk 1 are of samples [4, +8) of "
+      "epoch 0, expected [0, +8) of epoch 0");
 }
 
 BOOST_AUTO_TEST_CASE(AChunkOfAnotherStageAndAMicroBatchTooManyAreFaults) {
@@ -351,9 +359,10 @@ BOOST_AUTO_TEST_CASE(AStallSaysWhoIsWaitedForAndWhatCameLast) {
   BOOST_TEST(waiting.watch(5900).send.empty());
   world.take(0, waiting.watch(6100));
   BOOST_REQUIRE(world.faults.size() == 1u);
-  BOOST_TEST(world.faults[0] ==
-             "worker 0 (stage 0 of replica 0): in step 3 it has waited 1 s for gradients of micro-batch 0 from worker 1 "
-             "(stage 1 of replica 0); what it did last: begins step 3, F0, F1");
+  BOOST_TEST(
+      world.faults[0] ==
+      "worker 0 (stage 0 of replica 0): in step 3 it has waited 1 s for gradients of micro-batch 0 from worker 1 "
+      "(stage 1 of replica 0); what it did last: begins step 3, F0, F1");
   BOOST_TEST(waiting.watch(9000).send.empty());  // once
 }
 

@@ -17,12 +17,13 @@ struct Pipeline {
 };
 
 /// As Bench::parts, with `pipeline.stages` workers for each entry of `replica_batch`.
-inline ClusterParts pipeline_parts(const Bench& bench, const Pipeline& pipeline, const std::vector<int64_t>& replica_batch,
-                                   std::vector<ps::Policy> policies) {
+inline ClusterParts pipeline_parts(const Bench& bench, const Pipeline& pipeline,
+                                   const std::vector<int64_t>& replica_batch, std::vector<ps::Policy> policies) {
   ClusterParts parts = bench.parts(replica_batch, std::move(policies));
   ps::CoordinatorOptions& c = parts.coordinator;
   c.dealer.worker_batch.clear();
-  for (const int64_t batch : replica_batch) c.dealer.worker_batch.insert(c.dealer.worker_batch.end(), pipeline.stages, batch);
+  for (const int64_t batch : replica_batch)
+    c.dealer.worker_batch.insert(c.dealer.worker_batch.end(), pipeline.stages, batch);
 
   const auto model = std::make_shared<const nn::Model>(nn::make_model(bench.model).value());
   const ps::DataSets sets = bench.sets();
