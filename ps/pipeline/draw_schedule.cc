@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/metrics/human.h>
 
 namespace troupe::ps {
 namespace {
@@ -23,11 +24,6 @@ double last_end(const Timing& timing) {
 std::string padded(std::string text, size_t width) {
   text.resize(std::max(text.size(), width), ' ');
   return text;
-}
-
-std::string fixed(double value, int digits) {
-  std::array<char, 64> text{};
-  return {text.data(), static_cast<size_t>(std::snprintf(text.data(), text.size(), "%.*f", digits, value))};
 }
 
 std::string escaped(const std::string& text) {

@@ -70,6 +70,19 @@ double transformer_step_flops(const TransformerShape& shape, double batch) {
   return 96 * batch * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
 }
 
+ModelLoad profile_load(const LayerProfile& profile, const std::string& name) {
+  ModelLoad load{.name = name};
+  const auto samples = static_cast<double>(profile.micro_batch);
+  for (const LayerCost& cost : profile.layers) {
+    LayerLoad layer{.name = cost.name, .layers = cost.layers, .parameters = cost.parameter_bytes / load.bytes_a_value};
+    layer.whole_bytes = cost.kept_bytes / samples;
+    layer.weight_bytes = cost.kept_input_bytes / samples;
+    layer.output_bytes = cost.output_bytes / samples;
+    load.layers.push_back(std::move(layer));
+  }
+  return load;
+}
+
 ModelLoad model_load(const nn::Model& model, const std::string& name) {
   ModelLoad load{.name = name};
   std::vector<size_t> ends = model.cuts();

@@ -52,6 +52,9 @@ double transformer_parameters(const TransformerShape& shape);
 /// 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)): of a training step of `batch` samples with full recomputation.
 double transformer_step_flops(const TransformerShape& shape, double batch);
 
+/// A measured model: a row a row of the profile, whose times go with it as PlanTask::measured.
+ModelLoad profile_load(const LayerProfile& profile, const std::string& name);
+
 /// Any of Troupe's models in fp32, from its layers' shapes: two FLOPs a multiply-add, every output kept.
 ModelLoad model_load(const nn::Model& model, const std::string& name);
 

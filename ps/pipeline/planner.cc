@@ -58,9 +58,9 @@ class Planner {
   /// `if_it_fits`: leaves the times alone where the memory does not do.
   Result<Plan> plan(bool if_it_fits) {
     TROUPE_TRY(check_composition());
-    auto schedule = make_schedule(
-        {.name = c_.schedule, .stages = c_.stages, .micro_batches = c_.micro_batches, .chunks = c_.chunks});
+    auto schedule = planned_schedule();
     if (!schedule) return tl::unexpected(schedule.error());
+    if (task_.gradients_first) schedule->fused_backward = false;
     TROUPE_TRY(cut());
     result_.composition = c_;
     set_memory(*schedule);
@@ -70,6 +70,18 @@ class Planner {
 
  private:
   tl::unexpected<Error> wrong(const std::string& what) const { return fail(ErrorKind::invalid, what); }
+
+  Result<Schedule> planned_schedule() const {
+    if (!task_.schedule)
+      return make_schedule(
+          {.name = c_.schedule, .stages = c_.stages, .micro_batches = c_.micro_batches, .chunks = c_.chunks});
+    const Schedule& given = *task_.schedule;
+    if (given.stages != c_.stages || given.chunks != c_.stages * c_.chunks || given.micro_batches != c_.micro_batches)
+      return wrong(cat("schedule '", given.name, "' has ", given.stages, " stages, ", given.chunks, " chunks and ",
+                       given.micro_batches, " micro-batches, the composition ", c_.stages, ", ", c_.stages * c_.chunks,
+                       " and ", c_.micro_batches));
+    return given;
+  }
 
   Status check_composition() const {
     if (c_.devices() == 0 || c_.micro_batch < 1 || c_.micro_batches < 1)

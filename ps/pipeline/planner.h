@@ -36,6 +36,10 @@ struct PlanTask {
   Hardware hardware;
   std::optional<LayerProfile> measured;  ///< times of the layers, instead of the hardware's; a row a LayerLoad
   std::vector<int64_t> counts;           ///< layers of each chunk; empty: cut by time
+  std::optional<Schedule> schedule;      ///< checked; instead of the one that the composition names
+  /// The gradient of a stage's input leaves before its weights' gradients are made, as Troupe's stages send it. False: as
+  /// the schedule says, which for those with fused backwards is what papers count with.
+  bool gradients_first = false;
 };
 
 /// Of the device that needs most, in bytes.

@@ -17,8 +17,7 @@ Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<in
   const std::vector<size_t> cuts = model.cuts();
   const size_t layers = model.layers().size();
   if (counts.size() != chunks)
-    return fail(ErrorKind::invalid,
-                cat("parallel.cuts has ", counts.size(), " entries for ", chunks, " parts of the model"));
+    return fail(ErrorKind::invalid, cat("parallel.cuts has ", counts.size(), " entries for ", chunks, " parts of the model"));
   std::vector<size_t> ends;
   size_t end = 0;
   for (const int64_t count : counts) {
@@ -27,11 +26,9 @@ Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<in
       return fail(ErrorKind::invalid, cat("parallel.cuts gives part ", ends.size(), " ", count, " layers, ", end,
                                           " up to there; the model has ", layers, " and every part needs one"));
     if (end < layers && !std::ranges::binary_search(cuts, end))
-      return fail(ErrorKind::invalid,
-                  cat("parallel.cuts cuts the model before layer ", end, " (", model.layers()[end].name,
-                      "), where more than one tensor crosses, as inside a residual block; it can be cut "
-                      "before layers ",
-                      layer_list(model, cuts)));
+      return fail(ErrorKind::invalid, cat("parallel.cuts cuts the model before layer ", end, " (", model.layers()[end].name,
+                                          "), where more than one tensor crosses, as inside a residual block; it can be cut "
+                                          "before layers ", layer_list(model, cuts)));
     ends.push_back(end);
   }
   if (end != layers)
@@ -47,9 +44,9 @@ Result<std::vector<size_t>> balanced_ends(const nn::Model& model, size_t chunks)
   places.push_back(model.layers().size());
   const size_t last = places.size() - 1;
   if (chunks > last)
-    return fail(ErrorKind::invalid, cat("parallel.stages x parallel.chunks = ", chunks, " parts are more than the ",
-                                        last, " that the model can be cut into (before layers ",
-                                        layer_list(model, model.cuts()), "): use fewer stages or chunks"));
+    return fail(ErrorKind::invalid, cat("parallel.stages x parallel.chunks = ", chunks, " parts are more than the ", last,
+                                        " that the model can be cut into (before layers ", layer_list(model, model.cuts()),
+                                        "): use fewer stages or chunks"));
   std::vector<int64_t> before{0};  // work before each place
   for (size_t b = 1; b < places.size(); ++b) {
     before.push_back(before.back());

@@ -22,6 +22,8 @@ void add_node(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
 void add_stop(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
+void add_profile(CLI::App& app, int& exit_code);
 
 /// CONFIG and --set, as all commands that start from a config take them.
 struct ConfigArguments {

@@ -85,6 +85,8 @@ int main(int argc, char** argv) {
   add_train(app, exit_code);
   add_launch(app, exit_code);
   add_check(app, exit_code);
+  add_plan(app, exit_code);
+  add_profile(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);
   add_keys(app, exit_code);
