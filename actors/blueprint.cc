@@ -1,5 +1,7 @@
 #include <troupe/actors/blueprint.h>
 
+#include <thread>
+
 #include <troupe/actors/nan_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -124,6 +126,12 @@ ClusterParts Blueprint::parts() const {
   parts.seed = static_cast<uint64_t>(config_.train.seed);
   parts.shuffle = config_.data.shuffle;
   parts.threads_per_worker = static_cast<int>(config_.parallel.threads_per_worker);
+  if (config_.metrics.trace)
+    parts.trace = std::make_shared<Trace>(
+        Trace::Options{.first_step = config_.metrics.trace_first_step, .last_step = config_.metrics.trace_last_step});
+  parts.bucket_bytes = config_.parallel.bucket_bytes;
+  parts.reduce_threads =
+      static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };

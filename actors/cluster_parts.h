@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <troupe/actors/all_reducer.h>
+#include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/nn/stage_source.h>
 #include <troupe/kernels/tensor/executor.h>
@@ -57,12 +58,15 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "all_reduce", "collective", "log" or
-  /// "checkpoint". [a thread of its own each]
+  /// Queues for long work. `use` is "compute", "reduce", "all_reduce", "collective", "log" or "checkpoint"; they finish
+  /// as make_actor_queue's do. [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
-  /// [threads over shared memory]
+  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own. [a LocalGroup, which holds
+  /// one copy for all]
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
+  int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
+  int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;  ///< [none is written]
   std::shared_ptr<ps::Transport> transport;                              ///< [inside the process]
@@ -71,6 +75,7 @@ struct ClusterParts {
   /// How often is said again what was not answered; 0: never. [0 on a reliable transport, else 200 ms]
   std::chrono::milliseconds retry_interval{0};
   std::shared_ptr<RunObserver> observer;
+  std::shared_ptr<Trace> trace;  ///< what workers and servers did when [nothing is recorded]
 
   /// Where what the coordinator is told is kept, so that another process can go on in its place. [nowhere]
   std::shared_ptr<ps::Journal> journal;

@@ -14,6 +14,7 @@
 #include <troupe/ps/metrics/cut_rows.h>
 #include <troupe/ps/metrics/run_folder.h>
 #include <troupe/ps/metrics/summarize.h>
+#include <troupe/ps/metrics/trace_file.h>
 
 namespace troupe {
 namespace {
@@ -58,7 +59,7 @@ struct Experiment::Impl {
 
   Status resume();
   void spread();
-  void choose_log_folder();
+  void choose_folders();
   Status read_recording();
   Status plan_steps();
   Status recover();
@@ -66,6 +67,7 @@ struct Experiment::Impl {
   Status open_folder();
   Status fill_folder();
   Status write_config();
+  void write_trace();
   Result<ps::RunSummary> train();
   Status save(const ps::CheckpointRequest& request);
   void conclude(ps::RunSummary& summary);
@@ -192,7 +194,7 @@ void Experiment::Impl::spread() {
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {
-      notes.push_back("the workers live in several processes: the servers sum what all_reduce layers would");
+      notes.push_back("the workers live in several processes: of all_reduce layers those of a process sum first, and the servers what the processes push");
       break;
     }
 }
@@ -217,14 +219,16 @@ Status Experiment::Impl::recover() {
 }
 
 // What servers log is named by the time, so that a run that goes on from a checkpoint never reads what came after that.
-// Every process is told the folder, and a coordinator that is started again finds it in the journal.
-void Experiment::Impl::choose_log_folder() {
+// Every process is told the folders, and a coordinator that is started again finds them in the journal.
+void Experiment::Impl::choose_folders() {
   told = config();
   std::string& logs = told.checkpoint.log_folder;
   if (!options.recovery) {
     const std::string parent = logs.empty() ? folder_path + "/updates" : logs;
     logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
   }
+  std::string& traces = told.metrics.trace_folder;
+  if (told.metrics.trace) traces = std::filesystem::absolute(traces.empty() ? folder_path : traces).lexically_normal();
   Blueprint::keep_promises(parts, told, options.spread.has_value());
   parts.coordinator.roster.welcome.config = ps::resolved_toml(told);
 }
@@ -262,7 +266,7 @@ Status Experiment::Impl::open_folder() {
   if (!opened) return tl::unexpected<Error>(opened.error());
   folder = std::move(*opened);
   folder_path = folder->path();
-  choose_log_folder();
+  choose_folders();
   auto filled = fill_folder();
   if (!filled) folder->discard();
   return filled;
@@ -326,6 +330,13 @@ Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
   return {};
 }
 
+void Experiment::Impl::write_trace() {
+  if (!parts.trace || options.spread) return;  // the nodes write theirs
+  const std::string path = cat(told.metrics.trace_folder, "/trace.json");
+  if (auto written = ps::write_trace(path, *parts.trace, {0, "run"}); !written)
+    log->write(ps::LogLevel::warning, "coordinator", "the trace was not written: " + written.error().message);
+}
+
 /// What the run was for and is not on disk makes it a failure, however well it was trained.
 void Experiment::Impl::conclude(ps::RunSummary& summary) {
   summary.exit_code = summary.outcome == "finished" ? 0 : summary.outcome == "interrupted" ? 130 : 1;
@@ -368,6 +379,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     over = std::move(run);
   }
   over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  write_trace();
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)

@@ -2,7 +2,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <caf/all.hpp>
 
@@ -44,8 +46,7 @@ struct ReduceDone {
 };
 struct ApplyDone {
   ps::Step step = 0;
-  ps::LayerId layer = 0;
-  ps::SliceState local;
+  std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
 };
 /// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {

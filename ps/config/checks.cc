@@ -197,6 +197,19 @@ struct Checker {
               ": add tables without from_step");
   }
 
+  void reduction() {
+    const bool reduced = std::ranges::any_of(c.update, [](const auto& r) { return r.policy.mode == Mode::all_reduce; });
+    for (const char* key : {"parallel.bucket_bytes", "parallel.reduce_threads"})
+      if (!reduced && sources.given(key)) warnings.push_back(cat(term(key), " has no effect: no layer is all-reduced"));
+  }
+
+  void trace() {
+    for (const char* key : {"metrics.trace_first_step", "metrics.trace_last_step", "metrics.trace_folder"})
+      idle_unless(c.metrics.trace, key, "metrics.trace");
+    if (c.metrics.trace_last_step < c.metrics.trace_first_step)
+      problem(term("metrics.trace_last_step"), " comes before ", term("metrics.trace_first_step"), ": the trace would be empty");
+  }
+
   void debug() {
     if (c.debug.slow_worker >= c.parallel.workers)
       problem(term("debug.slow_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
@@ -226,6 +239,8 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.optimizer();
   checker.schedule();
   checker.update();
+  checker.reduction();
+  checker.trace();
   checker.debug();
 }
 

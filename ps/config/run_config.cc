@@ -1,5 +1,7 @@
 #include <troupe/ps/config/run_config.h>
 
+#include <algorithm>
+
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
@@ -9,6 +11,12 @@ std::vector<int64_t> worker_batches(const RunConfig& config) {
   std::vector<int64_t> batches;
   for (const int64_t share : shares) batches.insert(batches.end(), static_cast<size_t>(p.stages), share);
   return batches;
+}
+
+int64_t reduce_threads(const RunConfig& config, int64_t cores) {
+  const ParallelSection& p = config.parallel;
+  if (p.reduce_threads >= 0) return p.reduce_threads;
+  return std::clamp<int64_t>(cores - p.workers * p.threads_per_worker, 0, p.workers);
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {

@@ -73,6 +73,8 @@ struct ParallelSection {
   std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
   bool strict_schedule = false;
   int64_t stall_s = 60;
+  int64_t bucket_bytes = 1 << 20;
+  int64_t reduce_threads = -1;  ///< -1: as many as cores are left; see reduce_threads()
 
   int64_t replicas() const { return workers / stages; }
 };
@@ -116,6 +118,10 @@ struct MetricsSection {
   int64_t every_steps = 50;
   bool csv = true;
   bool jsonl = true;
+  bool trace = false;
+  int64_t trace_first_step = 0;
+  int64_t trace_last_step = 1000;
+  std::string trace_folder;
 };
 
 struct DebugSection {
@@ -147,6 +153,10 @@ struct RunConfig {
 /// Samples of one step by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
+
+/// Threads of a process that reduce while its workers compute: `parallel.reduce_threads`, or one a worker as far as
+/// there are more `cores` than the workers compute on.
+int64_t reduce_threads(const RunConfig& config, int64_t cores);
 
 /// `[optimizer]` with `total_steps` filled in from the run (Dealer::total_schedule_steps) where it is 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/buckets.h>
 #include <troupe/ps/param/request_check.h>
 
 namespace troupe::ps {
@@ -82,6 +84,10 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
           auto& list = parcels_of_[layout().slices[slice].layer];
           if (list.empty() || list.back() != parcel.id) list.push_back(parcel.id);
         }
+      std::vector<size_t> mine;
+      std::ranges::copy_if(gradient_order_, std::back_inserter(mine),
+                           [this](size_t layer) { return computes(static_cast<LayerId>(layer)); });
+      buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
     }
@@ -223,7 +229,10 @@ void WorkerCore::advance(Effects& out) {
   if (!train) {
     out.tasks.push_back(Evaluate{*current_});
   } else if (has_samples) {
-    out.tasks.push_back(Backward{*current_});
+    // A stage's gradients come in any order, and are put into their buckets here.
+    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(*current_);
+    if (layout().stages > 1) filler_ = BucketFiller(std::exchange(reduced, {}));
+    out.tasks.push_back(Backward{*current_, std::move(reduced)});
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
@@ -311,8 +320,11 @@ WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor 
                                     "(train.clip_norm), or skip such steps (train.on_nonfinite = \"skip\")")});
   }
   if (holds_pushes() || !non_finite_.empty()) return out;
-  if (policy(layer).mode == Mode::all_reduce) reduce(out, layer);
-  else push_ready_parcels(out, layer);
+  if (policy(layer).mode != Mode::all_reduce) {
+    push_ready_parcels(out, layer);
+  } else if (filler_.take(layer, gradients_[layer])) {
+    for (Bucket bucket = filler_.next(); !bucket.empty(); bucket = filler_.next()) out.tasks.push_back(std::move(bucket));
+  }
   return out;
 }
 
@@ -338,14 +350,18 @@ WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats,
 // ---- pushes ----------------------------------------------------------------------------------------------------
 
 void WorkerCore::push_everything(Effects& out) {
-  // All workers reduce in one order: that of their backward passes, unless a step is held until its end.
-  for (size_t k = 0; k < layers_.size(); ++k) {
-    const size_t i = holds_pushes() ? k : gradient_order_[k];
-    const auto layer = static_cast<LayerId>(i);
-    if (!computes(layer) || policy(layer).mode != Mode::all_reduce) continue;
-    // The sum of all workers then says that this step is not finite, whichever layer it was.
-    if (!non_finite_.empty()) gradients_[i].data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    reduce(out, layer);
+  if (!buckets_.empty()) {
+    reduce_work_ = *current_;
+    reduced_squares_ = 0;
+    reduced_finite_ = true;
+  }
+  for (Bucket& bucket : buckets(*current_)) {
+    for (Reduce& task : bucket) {
+      task.gradient = gradients_[task.layer];
+      // The sum of all workers then says that this step is not finite, whichever layer it was.
+      if (!non_finite_.empty()) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+    out.tasks.push_back(std::move(bucket));
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
     if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
@@ -400,15 +416,17 @@ void WorkerCore::send_push(Effects& out, ParcelId id, Push push) {
 
 // ---- all_reduce layers ---------------------------------------------------------------------------------------------
 
-void WorkerCore::reduce(Effects& out, LayerId layer) {
-  if (reduce_work_.number != current_->number) {
-    reduce_work_ = *current_;
-    reduced_squares_ = 0;
-    reduced_finite_ = true;
+// A step's buckets, without their gradients.
+std::vector<Bucket> WorkerCore::buckets(const Work& work) const {
+  std::vector<Bucket> buckets;
+  for (const std::vector<LayerId>& layers : buckets_) {
+    Bucket& bucket = buckets.emplace_back();
+    for (const LayerId layer : layers) {
+      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}});
+      if (!holds_pushes() && work.step_samples > 0) task.apply = update_of(layer, work, {}, 1);
+    }
   }
-  Reduce task{current_->step, layer, gradients_[layer], {}};
-  if (!holds_pushes() && current_->step_samples > 0) task.apply = update_of(layer, *current_, {}, 1);
-  out.tasks.push_back(std::move(task));
+  return buckets;
 }
 
 WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
@@ -477,13 +495,6 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
   close(out, step);
   advance(out);
   return out;
-}
-
-std::vector<Segment> WorkerCore::segments(LayerId layer) const {
-  std::vector<Segment> segments;
-  for (const ParamSpec& param : layers_[layer].params)
-    segments.push_back({param.offset, param.offset + param.shape.count(), param.kind});
-  return segments;
 }
 
 void WorkerCore::begin_upload(Effects& out) {

@@ -21,6 +21,7 @@ void add_bench(CLI::App& app, int& exit_code);
 void add_node(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
 void add_stop(CLI::App& app, int& exit_code);
+void add_trace(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);

@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
   add_node(app, exit_code);
   add_status(app, exit_code);
   add_stop(app, exit_code);
+  add_trace(app, exit_code);
   add_doctor(app, exit_code);
   if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
     std::cerr << "error: " << *unknown << std::endl;
