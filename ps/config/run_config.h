@@ -106,6 +106,7 @@ struct MetricsSection {
   int64_t every_steps = 50;
   bool csv = true;
   bool jsonl = true;
+  int64_t sample_tokens = 0;
 };
 
 struct DebugSection {

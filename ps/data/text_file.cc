@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <troupe/kernels/base/text.h>
 #include <troupe/ps/data/byte_source.h>
 
 namespace troupe::ps {

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/kernels/base/text.h>
 
 namespace troupe::ps::internal {
 namespace {
