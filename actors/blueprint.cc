@@ -1,11 +1,15 @@
 #include <troupe/actors/blueprint.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 #include <troupe/actors/nan_source.h>
+#include <troupe/kernels/nn/forwarding_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 #include <troupe/kernels/nn/model_stage_source.h>
+#include <troupe/ps/checkpoint/gpt2_weights.h>
 #include <troupe/ps/checkpoint/logged_store.h>
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/control/replicated_store.h>
@@ -22,6 +26,19 @@ SlowDown slow_down(const ps::DebugSection& debug) {
   const auto extra = std::chrono::microseconds(static_cast<int64_t>(debug.slow_ms * 1000));
   return {debug.slow_factor, extra};
 }
+
+/// Begins with weights that are there already.
+class GivenWeights final : public ForwardingSource {
+ public:
+  GivenWeights(std::unique_ptr<GradientSource> source, std::vector<Tensor> weights)
+      : ForwardingSource(std::move(source)), weights_(std::move(weights)) {}
+  void initialize(size_t layer, uint64_t, std::span<float> values) override {
+    std::ranges::copy(std::as_const(weights_[layer]).span<float>(), values.begin());
+  }
+
+ private:
+  std::vector<Tensor> weights_;
+};
 
 }  // namespace
 
@@ -42,6 +59,14 @@ Status Blueprint::load() {
   auto made = nn::make_model(ps::model_spec(config_, data_.train->sample_shape(), data_.train->classes()));
   if (!made) return tl::unexpected<Error>(made.error());
   model_ = std::make_shared<const nn::Model>(std::move(*made));
+  return load_weights();
+}
+
+Status Blueprint::load_weights() {
+  if (config_.model.weights.empty()) return {};
+  auto read = ps::read_gpt2_weights(*ps::make_posix_files(), config_.model.weights, model_->layers());
+  if (!read) return tl::unexpected<Error>(read.error());
+  weights_ = std::move(*read);
   return {};
 }
 
@@ -135,7 +160,9 @@ ClusterParts Blueprint::parts() const {
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
-  parts.initial = initial_from(source(0), *optimizer_, parts.seed);
+  std::unique_ptr<GradientSource> first = source(0);
+  if (!weights_.empty()) first = std::make_unique<GivenWeights>(std::move(first), weights_);
+  parts.initial = initial_from(std::move(first), *optimizer_, parts.seed);
   if (config_.debug.slow_worker >= 0)
     parts.slow_down = [debug = config_.debug](ps::WorkerId worker) {
       return worker == debug.slow_worker ? slow_down(debug) : SlowDown{};

@@ -138,9 +138,10 @@ struct Checker {
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
     for (const char* key : {"data.train_text", "data.test_text", "data.test_share"})
       idle_unless(text || tokens, key, "data.format");
-    idle_unless(text, "data.tokenizer", "data.format");
+    idle_unless(text || tokens, "data.tokenizer", "data.format");
     for (const char* key : {"data.vocab_file", "data.merges_file"})
-      idle_unless(text && c.data.tokenizer == "gpt2", key, "data.tokenizer");
+      idle_unless(c.data.tokenizer == "gpt2", key, "data.tokenizer");
+    idle_unless(gpt, "metrics.sample_tokens", "model.kind");
     for (const char* key : {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels",
                             "data.mean", "data.std"})
       idle_unless(!text && !tokens, key, "data.format");

@@ -122,6 +122,7 @@ struct MetricsSection {
   int64_t trace_first_step = 0;
   int64_t trace_last_step = 1000;
   std::string trace_folder;
+  int64_t sample_tokens = 0;
 };
 
 struct DebugSection {

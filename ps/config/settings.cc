@@ -626,6 +626,11 @@ std::vector<Setting> declare() {
        .field = AT(metrics.trace_folder),
        .unit = "",
        .why = "Where every process writes its trace, on its own host; empty is the run's folder."},
+      {.key = "metrics.sample_tokens",
+       .field = AT(metrics.sample_tokens),
+       .unit = "tokens",
+       .why = "gpt: when the run has ended, the model writes so many tokens to be read; needs checkpoint.at_end.",
+       .least = 0},
 
       {.key = "debug.record",
        .field = AT(debug.record),

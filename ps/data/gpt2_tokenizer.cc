@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include <troupe/ps/data/byte_source.h>
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/data/internal/byte_pairs.h>
 #include <troupe/ps/data/internal/utf8.h>

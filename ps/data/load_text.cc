@@ -80,6 +80,9 @@ Result<std::shared_ptr<const TokenDataset>> make_set(const DataOptions& o, const
 
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const DataOptions& o) {
   if (o.tokenizer == "gpt2") return tokenizer_for(o, {});
+  if (o.format == "tokens")
+    return fail(ErrorKind::invalid, cat("data.tokenizer = \"", o.tokenizer, "\" cannot say what the tokens of ",
+                                        file(o, o.train_text), " are in text; only gpt2, with its files, can"));
   const auto text = read_text_file(file(o, o.train_text));
   if (!text) return tl::unexpected(text.error());
   return tokenizer_for(o, *text);

@@ -8,7 +8,7 @@ namespace troupe::ps {
 /// file the last `test_share` of the training file's tokens are the test set.
 Result<DataSets> load_text(const DataOptions& options);
 
-/// The tokenizer alone, which needs no test file.
+/// The tokenizer alone, which needs no test file. Of format `tokens`: GPT-2's, if that is the one told.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const DataOptions& options);
 
 }  // namespace troupe::ps

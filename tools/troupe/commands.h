@@ -16,6 +16,7 @@ void add_config(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
+void add_sample(CLI::App& app, int& exit_code);
 void add_keys(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_node(CLI::App& app, int& exit_code);

@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   add_profile(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);
+  add_sample(app, exit_code);
   add_keys(app, exit_code);
   add_bench(app, exit_code);
   add_node(app, exit_code);

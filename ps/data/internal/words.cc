@@ -5,6 +5,7 @@
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/kernels/base/check.h>
+#include <troupe/kernels/base/text.h>
 
 namespace troupe::ps::internal {
 namespace {
