@@ -1,5 +1,7 @@
 #include <troupe/actors/blueprint.h>
 
+#include <stdexcept>
+
 #include <troupe/actors/nan_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -19,10 +21,13 @@ SlowDown slow_down(const ps::DebugSection& debug) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig& config) {
+Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig& config, bool spread) {
   std::shared_ptr<Blueprint> made(new Blueprint);
   made->config_ = config.config;
   made->sources_ = config.sources;
+  auto seats = DeviceSeats::choose(config.config, config.sources, spread);
+  if (!seats) return tl::unexpected<Error>(seats.error());
+  made->seats_ = std::move(*seats);
   TROUPE_TRY(made->load());
   TROUPE_TRY(made->choose());
   return std::shared_ptr<const Blueprint>(std::move(made));
@@ -88,7 +93,9 @@ ClusterParts Blueprint::parts() const {
   parts.shuffle = config_.data.shuffle;
   parts.threads_per_worker = static_cast<int>(config_.parallel.threads_per_worker);
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
-  parts.initial = initial_from(source(0), *optimizer_, parts.seed);
+  // First parameters are made by the CPU, whatever computes later.
+  parts.initial =
+      initial_from(std::make_shared<nn::ModelSource>(model_, data_.train, data_.test), *optimizer_, parts.seed);
   if (config_.debug.slow_worker >= 0)
     parts.slow_down = [debug = config_.debug](ps::WorkerId worker) {
       return worker == debug.slow_worker ? slow_down(debug) : SlowDown{};
@@ -97,8 +104,15 @@ ClusterParts Blueprint::parts() const {
 }
 
 std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
-  std::unique_ptr<GradientSource> source = std::make_unique<nn::ModelSource>(
-      model_, data_.train, data_.test, static_cast<int>(config_.parallel.threads_per_worker));
+  StreamOptions options;
+  options.threads = static_cast<int>(config_.parallel.threads_per_worker);
+  options.matmul = config_.precision.matmul;
+  const auto device = seats_->seat(worker);
+  if (!device) throw std::runtime_error(device.error().message);
+  options.device = *device;
+  auto made = nn::ModelSource::make(model_, data_.train, data_.test, seats_->backend(), options);
+  if (!made) throw std::runtime_error(made.error().message);
+  std::unique_ptr<GradientSource> source = std::move(*made);
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
     source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
   return source;

@@ -1,10 +1,23 @@
 #include <troupe/kernels/nn/model.h>
 
+#include <new>
+#include <stdexcept>
+
 namespace troupe::nn {
 namespace {
 
 int64_t count_of(const std::vector<ParamSpec>& params) {
   return params.empty() ? 0 : params.back().offset + params.back().shape.count();
+}
+
+// Says which layer asked for memory that was not there.
+template <class Work>
+void on_behalf_of(const std::string& layer, const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc& e) {
+    throw std::runtime_error(cat("no memory for layer ", layer, ": ", e.what()));
+  }
 }
 
 }  // namespace
@@ -22,7 +35,7 @@ int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int 
   if (input == kPrevious) input = index - 1;
   TROUPE_CHECK(input < index && skip < index, "node ", index, " reads ", input, " and ", skip);
   const auto learns = [this](int node) { return wants_gradient(node); };
-  Node node{std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
+  Node node{name, std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
   const Shape& read = input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output;
   node.output = node.layer->output_shape(read);
   if (input >= 0) nodes_[static_cast<size_t>(input)].last_use = index;
@@ -77,7 +90,8 @@ void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t fi
   context.layers_.resize(nodes_.size());
   context.outputs_.resize(nodes_.size());
   context.gradients_.resize(nodes_.size());
-  while (context.next_ < first_node(last)) run_node(pass, weights, context.next_++, context);
+  for (; context.next_ < first_node(last); ++context.next_)
+    on_behalf_of(nodes_[context.next_].name, [&] { run_node(pass, weights, context.next_, context); });
 }
 
 void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index,
@@ -101,9 +115,11 @@ void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor d
   TROUPE_CHECK(forward_done(context), "backward before the forward pass is complete");
   context.gradients_.back() = std::move(doutput);
   for (size_t index = nodes_.size(); index-- > 0;)
-    if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
+    if (nodes_[index].learns)
+      on_behalf_of(nodes_[index].name, [&] { run_node_back(pass, weights, index, ready, context); });
   for (size_t index = 0; index < nodes_.size(); ++index)
-    if (nodes_[index].waits) give_gradient(pass, weights, index, ready, context);
+    if (nodes_[index].waits)
+      on_behalf_of(nodes_[index].name, [&] { give_gradient(pass, weights, index, ready, context); });
 }
 
 void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,

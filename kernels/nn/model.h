@@ -71,6 +71,7 @@ class Model {
 
  private:
   struct Node {
+    std::string name;
     std::unique_ptr<const Layer> layer;
     int input;     ///< a node, or kPrevious for the model's input
     int skip;      ///< a node, or kNone

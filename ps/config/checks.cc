@@ -60,6 +60,8 @@ struct Checker {
     }
   }
 
+  void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
+
   void length() {
     if (c.train.epochs == 0 && c.train.max_steps == 0)
       problem(term("train.epochs"), " and ", term("train.max_steps"), " leave nothing to do: set one of them");
@@ -169,6 +171,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.name();
   checker.length();
   checker.batch();
+  checker.device();
   checker.model();
   checker.data();
   checker.optimizer();

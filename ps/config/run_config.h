@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/backend/matmul_precision.h>
 #include <troupe/kernels/nn/model_spec.h>
 #include <troupe/ps/control/roster.h>
 #include <troupe/ps/data/dealer.h>
@@ -49,11 +50,19 @@ struct TrainSection {
   int64_t evaluate_every_epochs = 1;
 };
 
+/// Where workers compute. `automatic`: on GPUs where there is one for each, else on the CPU.
+enum class DeviceChoice : uint8_t { cpu, cuda, automatic };
+
 struct ParallelSection {
   int64_t workers = 1;
   int64_t servers = 1;
   int64_t threads_per_worker = 1;
   std::vector<int64_t> worker_batch;  ///< empty: equal shares; see worker_batches()
+  DeviceChoice device = DeviceChoice::cpu;
+};
+
+struct PrecisionSection {
+  MatmulPrecision matmul = MatmulPrecision::f32;
 };
 
 struct ServersSection {
@@ -113,6 +122,7 @@ struct RunConfig {
   DataSection data;
   TrainSection train;
   ParallelSection parallel;
+  PrecisionSection precision;
   OptimizerOptions optimizer;
   std::vector<UpdateRule> update = {UpdateRule{}};  ///< `[[update]]`, in order; never empty
   ServersSection servers;

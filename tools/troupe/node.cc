@@ -65,7 +65,7 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome) {
   input.file_text = welcome.config;
   auto config = ps::load_config(input);
   if (!config) return tl::unexpected<Error>(config.error());
-  auto blueprint = Blueprint::make(*config);
+  auto blueprint = Blueprint::make(*config, true);
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   ClusterParts parts = (*blueprint)->parts();
   Blueprint::keep_promises(parts, config->config, true);
