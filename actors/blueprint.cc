@@ -1,6 +1,7 @@
 #include <troupe/actors/blueprint.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -42,10 +43,13 @@ class GivenWeights final : public ForwardingSource {
 
 }  // namespace
 
-Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig& config) {
+Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig& config, bool spread) {
   std::shared_ptr<Blueprint> made(new Blueprint);
   made->config_ = config.config;
   made->sources_ = config.sources;
+  auto seats = DeviceSeats::choose(config.config, config.sources, spread);
+  if (!seats) return tl::unexpected<Error>(seats.error());
+  made->seats_ = std::move(*seats);
   TROUPE_TRY(made->load());
   TROUPE_TRY(made->choose());
   return std::shared_ptr<const Blueprint>(std::move(made));
@@ -160,7 +164,8 @@ ClusterParts Blueprint::parts() const {
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
-  std::unique_ptr<GradientSource> first = source(0);
+  // First parameters are made by the CPU, whatever computes later.
+  std::unique_ptr<GradientSource> first = std::make_unique<nn::ModelSource>(model_, data_.train, data_.test);
   if (!weights_.empty()) first = std::make_unique<GivenWeights>(std::move(first), weights_);
   parts.initial = initial_from(std::move(first), *optimizer_, parts.seed);
   if (config_.debug.slow_worker >= 0)
@@ -171,8 +176,15 @@ ClusterParts Blueprint::parts() const {
 }
 
 std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
-  std::unique_ptr<GradientSource> source = std::make_unique<nn::ModelSource>(
-      model_, data_.train, data_.test, static_cast<int>(config_.parallel.threads_per_worker));
+  StreamOptions options;
+  options.threads = static_cast<int>(config_.parallel.threads_per_worker);
+  options.matmul = config_.precision.matmul;
+  const auto device = seats_->seat(worker);
+  if (!device) throw std::runtime_error(device.error().message);
+  options.device = *device;
+  auto made = nn::ModelSource::make(model_, data_.train, data_.test, seats_->backend(), options);
+  if (!made) throw std::runtime_error(made.error().message);
+  std::unique_ptr<GradientSource> source = std::move(*made);
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
     source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
   return source;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/device_seats.h>
 #include <troupe/kernels/nn/model.h>
 #include <troupe/ps/checkpoint/checkpoint.h>
 #include <troupe/ps/config/load.h>
@@ -14,8 +15,9 @@ namespace troupe {
 /// same config. Immutable; thread-safe.
 class Blueprint : public std::enable_shared_from_this<Blueprint> {
  public:
-  /// Reads the data and builds the model. Whatever is wrong with the config, the data or both together is an error.
-  static Result<std::shared_ptr<const Blueprint>> make(const ps::LoadedConfig& config);
+  /// Reads the data, builds the model and finds the devices. Whatever is wrong with the config, the data or both together
+  /// is an error. `spread`: the run lives in several processes, and this one may have any of the workers.
+  static Result<std::shared_ptr<const Blueprint>> make(const ps::LoadedConfig& config, bool spread = false);
 
   /// Parts of a cluster that trains this; what they hold keeps the blueprint alive.
   ClusterParts parts() const;
@@ -28,6 +30,8 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
 
   const ps::RunConfig& config() const { return config_; }
   const ps::Sources& sources() const { return sources_; }
+  /// What workers compute on, for the log; empty where that is no question.
+  const std::string& device_note() const { return seats_->note(); }
   /// With the total of steps that its schedule ends with.
   const ps::OptimizerOptions& optimizer() const { return optimizer_options_; }
 
@@ -45,6 +49,7 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   ps::DataSets data_;
   std::shared_ptr<const nn::Model> model_;
   std::vector<Tensor> weights_;  ///< to begin from, by layer; empty: random
+  std::shared_ptr<DeviceSeats> seats_;
   ps::OptimizerOptions optimizer_options_;
   std::shared_ptr<const ps::Optimizer> optimizer_;
   ps::CoordinatorOptions coordinator_;

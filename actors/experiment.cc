@@ -94,12 +94,13 @@ Experiment::Experiment(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Experiment::~Experiment() = default;
 
 Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& config, ExperimentOptions options) {
-  auto blueprint = Blueprint::make(config);
+  auto blueprint = Blueprint::make(config, options.spread.has_value());
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   auto impl = std::make_unique<Impl>();
   impl->blueprint = std::move(*blueprint);
   impl->options = std::move(options);
   impl->parts = impl->blueprint->parts();
+  if (const std::string& note = impl->blueprint->device_note(); !note.empty()) impl->notes.push_back(note);
   TROUPE_TRY(impl->resume());
   TROUPE_TRY(impl->read_recording());
   TROUPE_TRY(impl->plan_steps());

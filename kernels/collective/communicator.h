@@ -3,6 +3,7 @@
 #include <string>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/kernels/tensor/stream.h>
 #include <troupe/kernels/tensor/tensor.h>
 
 namespace troupe {
@@ -21,7 +22,7 @@ Part part_of(int64_t count, int rank, int size);
 /// from any thread.
 ///
 /// Sums are taken in rank order, ((rank 0 + rank 1) + rank 2) ..., so all ranks hold the same bits, and the
-/// same as a serial loop would give, whoever came first.
+/// same as a serial loop would give, whoever came first. (NCCL's are the same on all ranks, in an order of its own.)
 ///
 /// Failure: a call that the ranks do not agree on (operation, count, dtype, root) returns `invalid` on all of
 /// them and leaves the group usable; outputs are untouched. After `abort`, waiting and later calls return
@@ -33,6 +34,10 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  /// The stream that a communicator of devices works on: its calls see what was submitted there, or to a stream that it
+  /// was ordered after (Backend::order). None where calls read and write memory themselves.
+  virtual Stream* stream() { return nullptr; }
 
   /// out = sum of all ranks' `in`. `out` may be `in`, which is the cheaper form.
   virtual Status all_reduce(const Tensor& in, Tensor& out) = 0;

@@ -16,6 +16,7 @@ class ThreadBarrier {
   void meet();
   /// Ends all waits of `meet_or_abort`, now and later. The first reason stays.
   void abort(const std::string& reason);
+  bool aborted() const { return state_.load(std::memory_order_acquire) & 1; }
   /// Empty unless aborted.
   std::string abort_reason() const;
 

@@ -1,5 +1,7 @@
 #include <troupe/kernels/nn/model.h>
 
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 namespace troupe::nn {
@@ -7,6 +9,16 @@ namespace {
 
 int64_t count_of(const std::vector<ParamSpec>& params) {
   return params.empty() ? 0 : params.back().offset + params.back().shape.count();
+}
+
+// Says which layer asked for memory that was not there.
+template <class Work>
+void on_behalf_of(const std::string& layer, const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc& e) {
+    throw std::runtime_error(cat("no memory for layer ", layer, ": ", e.what()));
+  }
 }
 
 }  // namespace
@@ -21,12 +33,12 @@ void ModelContext::begin(Tensor input) {
   next_ = 0;
 }
 
-int Model::append(std::unique_ptr<const Layer> layer, int input, int skip) {
+int Model::append(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
   const int index = static_cast<int>(nodes_.size());
   if (input == kPrevious) input = index - 1;
   TROUPE_CHECK(input < index && skip < index, "node ", index, " reads ", input, " and ", skip);
   const auto learns = [this](int node) { return wants_gradient(node); };
-  Node node{std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
+  Node node{name, std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
   node.output = node.layer->output_shape(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
   if (input >= 0) nodes_[static_cast<size_t>(input)].last_use = index;
   if (skip >= 0) nodes_[static_cast<size_t>(skip)].last_use = index;
@@ -35,7 +47,7 @@ int Model::append(std::unique_ptr<const Layer> layer, int input, int skip) {
 }
 
 int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
-  const int index = append(std::move(layer), input, skip);
+  const int index = append(name, std::move(layer), input, skip);
   Node& node = nodes_.back();
   if (auto params = node.layer->params(); !params.empty()) {
     LayerSpec spec{name, count_of(params), std::move(params)};
@@ -55,7 +67,7 @@ int Model::add_tied(size_t shared, std::unique_ptr<const Layer> layer, int input
   TROUPE_CHECK(shared < specs_.size() && count_of(layer->params()) == specs_[shared].count, "layer ", shared, " has ",
                shared < specs_.size() ? specs_[shared].count : 0, " parameters, the node that shares them needs ",
                count_of(layer->params()));
-  const int index = append(std::move(layer), input, kNone);
+  const int index = append(specs_[shared].name, std::move(layer), input, kNone);
   nodes_.back().spec = static_cast<int>(shared);
   nodes_.back().learns = true;
   return index;
@@ -156,7 +168,7 @@ void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t fi
   context.shares_.resize(specs_.size());
   context.entries_.resize(ranges_.size());
   for (; context.next_ < first_node(last); ++context.next_) {
-    run_node(pass, weights, context.next_, context);
+    on_behalf_of(nodes_[context.next_].name, [&] { run_node(pass, weights, context.next_, context); });
     if (const int range = nodes_[context.next_].range; range >= 0 && is_last_of(range, context.next_))
       forget_range(ranges_[static_cast<size_t>(range)], context);
   }
@@ -201,13 +213,15 @@ void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor d
                      const GradientSource::GradientReady& ready, ModelContext& context) const {
   TROUPE_CHECK(forward_done(context), "backward before the forward pass is complete");
   context.gradients_.back() = std::move(doutput);
-  for (size_t index = nodes_.size(); index-- > 0;) {
-    if (const int range = nodes_[index].range; range >= 0 && is_last_of(range, index))
-      run_range_again(pass, weights, ranges_[static_cast<size_t>(range)], context);
-    if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
-  }
+  for (size_t index = nodes_.size(); index-- > 0;)
+    on_behalf_of(nodes_[index].name, [&] {
+      if (const int range = nodes_[index].range; range >= 0 && is_last_of(range, index))
+        run_range_again(pass, weights, ranges_[static_cast<size_t>(range)], context);
+      if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
+    });
   for (size_t index = 0; index < nodes_.size(); ++index)
-    if (nodes_[index].waits) give_gradient(pass, weights, index, ready, context);
+    if (nodes_[index].waits)
+      on_behalf_of(nodes_[index].name, [&] { give_gradient(pass, weights, index, ready, context); });
 }
 
 void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,

@@ -101,6 +101,7 @@ class Model {
  private:
   friend class ModelPart;
   struct Node {
+    std::string name;
     std::unique_ptr<const Layer> layer;
     int input;     ///< a node, or kPrevious for the model's input
     int skip;      ///< a node, or kNone
@@ -116,7 +117,7 @@ class Model {
     int first, last;
   };
 
-  int append(std::unique_ptr<const Layer> layer, int input, int skip);
+  int append(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip);
 
   void run_node(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
   void run_range_again(const Pass&, std::span<const Tensor> weights, const Range&, ModelContext&) const;

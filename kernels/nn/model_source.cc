@@ -25,19 +25,46 @@ void check_fit(const Model& model, const Dataset& data) {
 
 }  // namespace
 
+// The CPU's backend is always there, and so are its streams.
 ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
-                         std::shared_ptr<const Dataset> test, int threads, const ops::Ops& ops)
-    : model_(std::move(model)), train_(std::move(train)), test_(std::move(test)), ops_(ops), stream_({}, threads) {
+                         std::shared_ptr<const Dataset> test, int threads)
+    : ModelSource(std::move(model), std::move(train), std::move(test), load_backend(DeviceKind::cpu).value(),
+                  std::make_unique<Stream>(Device{}, threads), nullptr) {}
+
+ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
+                         std::shared_ptr<const Dataset> test, std::shared_ptr<Backend> backend,
+                         std::unique_ptr<Stream> compute, std::unique_ptr<Stream> copies)
+    : model_(std::move(model)),
+      train_(std::move(train)),
+      test_(std::move(test)),
+      backend_(std::move(backend)),
+      stream_(std::move(compute)),
+      courier_(backend_, *stream_, std::move(copies), model_->layers()) {
   check_fit(*model_, *train_);
   check_fit(*model_, *test_);
 }
 
+Result<std::unique_ptr<ModelSource>> ModelSource::make(std::shared_ptr<const Model> model,
+                                                       std::shared_ptr<const Dataset> train,
+                                                       std::shared_ptr<const Dataset> test,
+                                                       std::shared_ptr<Backend> backend,
+                                                       const StreamOptions& options) {
+  auto compute = backend->make_stream(options);
+  if (!compute) return tl::unexpected<Error>(compute.error());
+  auto copies = backend->make_stream(options);
+  if (!copies) return tl::unexpected<Error>(copies.error());
+  return std::unique_ptr<ModelSource>(new ModelSource(std::move(model), std::move(train), std::move(test),
+                                                      std::move(backend), std::move(*compute), std::move(*copies)));
+}
+
 void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) {
   const auto count = static_cast<int64_t>(samples.size());
-  Tensor inputs = Tensor::empty(batch_shape(count, data.sample_shape()), data.sample_dtype());
-  labels_ = Tensor::empty(batch_shape(count, data.label_shape()), DType::i32);
-  data.gather(samples, inputs, labels_);
-  context_.begin(std::move(inputs));
+  Tensor inputs = courier_.host(batch_shape(count, data.sample_shape()), data.sample_dtype());
+  Tensor labels = courier_.host(batch_shape(count, data.label_shape()), DType::i32);
+  data.gather(samples, inputs, labels);
+  courier_.begin_pass();
+  labels_ = courier_.to_device(labels);
+  context_.begin(courier_.to_device(inputs));
 }
 
 bool ModelSource::is_same(const Batch& batch) const {
@@ -65,31 +92,33 @@ void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, s
   }
   TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
   check_same(batch);
-  model_->forward({stream_, ops_, true, batch.seed}, weights, first, last, context_);
+  model_->forward(pass(true, batch.seed), courier_.weights(weights, first, last), first, last, context_);
 }
 
 StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) {
   const size_t done = begun_ ? model_->layers_done(context_) : 0;
   if (!begun_ || !model_->forward_done(context_)) forward(batch, weights, done, layers().size());
   check_same(batch);
-  const Pass pass{stream_, ops_, true, batch.seed};
+  const Pass training = pass(true, batch.seed);
   Tensor dlogits;
-  const StepStats stats = softmax_cross_entropy(pass, context_.take_output(), labels_, dlogits);
-  model_->backward(pass, weights, std::move(dlogits), ready, context_);
+  auto sums = courier_.send_back(softmax_cross_entropy_sums(training, context_.take_output(), labels_, dlogits));
+  model_->backward(
+      training, courier_.weights(weights, 0, layers().size()), std::move(dlogits),
+      [&](size_t layer, Tensor gradient) { courier_.give(layer, std::move(gradient), ready); }, context_);
+  courier_.deliver(ready);
   begun_ = false;
-  return stats;
+  return stats_of(loss_sums(Courier::receive(std::move(sums)), labels_.shape()));
 }
 
 StepStats ModelSource::evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) {
   begun_ = prepared_ = false;
-  const Pass pass{stream_, ops_, false, 0};
   StepStats total;
   while (!test_samples.empty()) {
     const size_t count = std::min(evaluation_batch(*test_), test_samples.size());
     begin(*test_, test_samples.first(count));
-    model_->forward(pass, weights, 0, layers().size(), context_);
+    model_->forward(pass(false, 0), courier_.weights(weights, 0, layers().size()), 0, layers().size(), context_);
     Tensor probabilities;
-    const StepStats stats = softmax_cross_entropy(pass, context_.take_output(), labels_, probabilities);
+    const StepStats stats = softmax_cross_entropy(pass(false, 0), context_.take_output(), labels_, probabilities);
     total.loss_sum += stats.loss_sum;
     total.correct += stats.correct;
     total.samples += stats.samples;

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 
+#include <troupe/kernels/nn/courier.h>
 #include <troupe/kernels/nn/dataset.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/nn/model.h>
@@ -9,12 +10,21 @@ namespace troupe::nn {
 
 /// Gradients of a Troupe model on a data set of labelled samples: what a worker runs unless the caller brings
 /// something else. It keeps memory and compiled kernels from step to step, nothing that changes results.
+///
+/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Weights and
+/// gradients are in host memory as everywhere.
 class ModelSource final : public GradientSource {
  public:
   /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use.
   /// Model and data sets may be shared with other sources.
   ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
-              std::shared_ptr<const Dataset> test, int threads = 1, const ops::Ops& ops = ops::cpu_ops());
+              std::shared_ptr<const Dataset> test, int threads = 1);
+
+  /// The same on a device of `backend`. Without memory for its streams: `exhausted`.
+  static Result<std::unique_ptr<ModelSource>> make(std::shared_ptr<const Model> model,
+                                                   std::shared_ptr<const Dataset> train,
+                                                   std::shared_ptr<const Dataset> test,
+                                                   std::shared_ptr<Backend> backend, const StreamOptions& options);
 
   const std::vector<LayerSpec>& layers() const override { return model_->layers(); }
   void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
@@ -29,16 +39,22 @@ class ModelSource final : public GradientSource {
   int64_t test_samples() const override { return test_->size(); }
 
  private:
+  ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
+              std::shared_ptr<const Dataset> test, std::shared_ptr<Backend> backend, std::unique_ptr<Stream> compute,
+              std::unique_ptr<Stream> copies);
+
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
+  Pass pass(bool training, uint64_t seed) const { return {*stream_, backend_->ops(), training, seed}; }
   bool is_same(const Batch& batch) const;
   /// A bug when `batch` is not the one whose forward pass has begun.
   void check_same(const Batch& batch) const;
 
   std::shared_ptr<const Model> model_;
   std::shared_ptr<const Dataset> train_, test_;
-  const ops::Ops& ops_;
-  Stream stream_;
+  std::shared_ptr<Backend> backend_;
+  std::unique_ptr<Stream> stream_;
+  Courier courier_;
   ModelContext context_;
   Tensor labels_;
   bool prepared_ = false;  ///< the samples below are read, and no layer has run

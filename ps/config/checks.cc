@@ -73,6 +73,9 @@ struct Checker {
     if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
       problem(term("parallel.cuts"), " has ", p.cuts.size(), " entries, but ", term("parallel.stages"), " and ",
               term("parallel.chunks"), " make ", p.stages * p.chunks, " parts: give one number of layers a part");
+    if (c.parallel.device == DeviceChoice::cuda)
+      problem(term("parallel.device"), " and ", term("parallel.stages"),
+              ": stages compute on the CPU in this version; leave one of them out");
     if (c.elastic.on_loss == OnLoss::shrink)
       problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
               ": use restart or fail");
@@ -84,6 +87,7 @@ struct Checker {
       problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
               term("parallel.stages"), ": use sync or all_reduce layers, or stop");
   }
+  void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
 
   void length() {
     if (c.train.epochs == 0 && c.train.max_steps == 0)
@@ -235,6 +239,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.length();
   checker.batch();
   checker.stages();
+  checker.device();
   checker.model();
   checker.data();
   checker.optimizer();

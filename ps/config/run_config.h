@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/backend/matmul_precision.h>
 #include <troupe/kernels/nn/model_spec.h>
 #include <troupe/ps/control/roster.h>
 #include <troupe/ps/data/dealer.h>
@@ -60,10 +61,14 @@ struct TrainSection {
   int64_t evaluate_every_epochs = 1;
 };
 
+/// Where workers compute. `automatic`: on GPUs where there is one for each, else on the CPU.
+enum class DeviceChoice : uint8_t { cpu, cuda, automatic };
+
 struct ParallelSection {
   int64_t workers = 1;
   int64_t servers = 1;
   int64_t threads_per_worker = 1;
+  DeviceChoice device = DeviceChoice::cpu;
   std::vector<int64_t> worker_batch;  ///< by replica; empty: equal shares; see worker_batches()
   int64_t stages = 1;                 ///< workers that make up a replica of the model
   std::string schedule = "1f1b";
@@ -77,6 +82,10 @@ struct ParallelSection {
   int64_t reduce_threads = -1;  ///< -1: as many as cores are left; see reduce_threads()
 
   int64_t replicas() const { return workers / stages; }
+};
+
+struct PrecisionSection {
+  MatmulPrecision matmul = MatmulPrecision::f32;
 };
 
 struct ServersSection {
@@ -141,6 +150,7 @@ struct RunConfig {
   DataSection data;
   TrainSection train;
   ParallelSection parallel;
+  PrecisionSection precision;
   OptimizerOptions optimizer;
   std::vector<UpdateRule> update = {UpdateRule{}};  ///< `[[update]]`, in order; never empty
   ServersSection servers;

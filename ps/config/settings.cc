@@ -379,6 +379,20 @@ std::vector<Setting> declare() {
        .why = "Threads that reduce while the workers of a process compute; -1 is one a worker where cores are left.",
        .least = -1,
        .most = 4096},
+      {.key = "parallel.device",
+       .field = ENUM_AT(parallel.device),
+       .unit = "",
+       .why = "Where workers compute, one a GPU: \"cuda\" fails where there are too few, \"auto\" then takes the CPU "
+              "and says so.",
+       .choices = {"cpu", "cuda", "auto"},
+       .also = "device"},
+
+      {.key = "precision.matmul",
+       .field = ENUM_AT(precision.matmul),
+       .unit = "",
+       .why = "How GPUs may round the factors of matrix products: tf32 keeps 10 bits of the fraction, bf16 7, and both "
+              "are several times as fast as f32. The CPU computes in f32.",
+       .choices = {"f32", "tf32", "bf16"}},
 
       {.key = "optimizer.name",
        .field = AT(optimizer.name),

@@ -80,7 +80,7 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome, NodeTrace& trace) {
   input.file_text = welcome.config;
   auto config = ps::load_config(input);
   if (!config) return tl::unexpected<Error>(config.error());
-  auto blueprint = Blueprint::make(*config);
+  auto blueprint = Blueprint::make(*config, true);
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   ClusterParts parts = (*blueprint)->parts();
   trace = {parts.trace, config->config.metrics.trace_folder, welcome.node.index};

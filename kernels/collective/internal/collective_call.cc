@@ -1,0 +1,84 @@
+#include <troupe/kernels/collective/internal/collective_call.h>
+
+namespace troupe {
+namespace {
+
+std::string count_mistake(const char* what, int64_t count, int64_t wanted) {
+  return count == wanted ? "" : cat(count, " elements in `", what, "` instead of ", wanted);
+}
+
+// A call whose dtypes are looked at, too.
+CollectiveCall checked(CollectiveCall call, const Tensor& out) {
+  if (out.dtype() != call.dtype)
+    call.mistake = cat("an output of ", troupe::name_of(out.dtype()));
+  else if (call.dtype != DType::f32 && call.dtype != DType::f64)
+    call.mistake = "a dtype that cannot be summed (F32 and F64 can)";
+  return call;
+}
+
+}  // namespace
+
+const char* name_of(CollectiveOperation operation) {
+  switch (operation) {
+    case CollectiveOperation::all_reduce:
+      return "all_reduce";
+    case CollectiveOperation::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveOperation::all_gather:
+      return "all_gather";
+    case CollectiveOperation::broadcast:
+      return "broadcast";
+  }
+  return "?";
+}
+
+CollectiveCall all_reduce_call(const Tensor& in, Tensor& out) {
+  return checked({CollectiveOperation::all_reduce, in.dtype(), in.count(), 0, in.raw(), out.raw(),
+                  count_mistake("out", out.count(), in.count())},
+                 out);
+}
+
+CollectiveCall reduce_scatter_call(const Tensor& in, Tensor& out, int rank, int size) {
+  return checked({CollectiveOperation::reduce_scatter, in.dtype(), in.count(), 0, in.raw(), out.raw(),
+                  count_mistake("out", out.count(), part_of(in.count(), rank, size).count())},
+                 out);
+}
+
+CollectiveCall all_gather_call(const Tensor& in, Tensor& out, int rank, int size) {
+  return checked({CollectiveOperation::all_gather, in.dtype(), out.count(), 0, in.raw(), out.raw(),
+                  count_mistake("in", in.count(), part_of(out.count(), rank, size).count())},
+                 out);
+}
+
+CollectiveCall broadcast_call(Tensor& values, int root, int size) {
+  return checked({CollectiveOperation::broadcast, values.dtype(), values.count(), root, values.raw(), values.raw(),
+                  root >= 0 && root < size ? "" : cat("root ", root, " in a group of ", size)},
+                 values);
+}
+
+std::string describe(const CollectiveCall& call) {
+  std::string text = cat(name_of(call.operation), " of ", call.count, " x ", troupe::name_of(call.dtype));
+  if (call.operation == CollectiveOperation::broadcast) text += cat(" from rank ", call.root);
+  return text;
+}
+
+std::optional<std::string> disagreement(const std::vector<CollectiveCall>& calls) {
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const CollectiveCall& call = calls[rank];
+    if (!call.mistake.empty()) return cat("rank ", rank, " calls ", describe(call), " with ", call.mistake);
+    const CollectiveCall& first = calls[0];
+    if (call.operation != first.operation || call.dtype != first.dtype || call.count != first.count ||
+        call.root != first.root)
+      return cat("rank ", rank, " calls ", describe(call), " where rank 0 calls ", describe(first),
+                 "; all ranks of a group must make the same calls in the same order");
+  }
+  return std::nullopt;
+}
+
+Status CallTable::meet(int rank, CollectiveCall call) {
+  calls[static_cast<size_t>(rank)] = std::move(call);
+  if (barrier.meet_or_abort()) return {};
+  return fail(ErrorKind::cancelled, "collective aborted: " + barrier.abort_reason());
+}
+
+}  // namespace troupe

@@ -1,0 +1,101 @@
+#include <troupe/kernels/nn/courier.h>
+
+#include <chrono>
+#include <new>
+#include <stdexcept>
+
+namespace troupe::nn {
+
+Courier::Courier(std::shared_ptr<Backend> backend, Stream& compute, std::unique_ptr<Stream> copies,
+                 const std::vector<LayerSpec>& layers)
+    : backend_(std::move(backend)),
+      compute_(compute),
+      copies_(std::move(copies)),
+      sent_(layers.size()),
+      weights_(layers.size()) {
+  TROUPE_CHECK(on_cpu() || copies_, "a device needs a stream for copies");
+  for (const LayerSpec& layer : layers) names_.push_back(layer.name);
+}
+
+// Nobody is left to hear of a failure.
+Courier::~Courier() {
+  if (copies_) static_cast<void>(copies_->wait());
+}
+
+Tensor Courier::host(Shape shape, DType dtype) const { return empty_on_host(*backend_, shape, dtype); }
+
+Tensor Courier::to_device(const Tensor& host) {
+  if (on_cpu()) return host;
+  Tensor device = compute_.empty(host.shape(), host.dtype());
+  // The memory may be what a kernel submitted earlier still uses.
+  backend_->order(compute_, *copies_);
+  copies_->copy(host, device);
+  backend_->order(*copies_, compute_);
+  return device;
+}
+
+// What the pass before reads of the weights is read before they are written again.
+void Courier::begin_pass() {
+  parcels_.clear();
+  if (!on_cpu()) backend_->order(compute_, *copies_);
+}
+
+std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t first, size_t last) {
+  if (on_cpu()) return host;
+  bool sends = false;
+  for (size_t layer = first; layer < last; ++layer) {
+    const Tensor& now = host[layer];
+    if (sent_[layer] && sent_[layer].buffer() == now.buffer() && sent_[layer].offset_bytes() == now.offset_bytes())
+      continue;
+    Tensor& device = weights_[layer];
+    try {
+      if (!device) device = copies_->empty(now.shape(), now.dtype());
+    } catch (const std::bad_alloc& e) {
+      throw std::runtime_error(cat("no memory for the weights of layer ", names_[layer], ": ", e.what()));
+    }
+    copies_->copy(now, device);
+    sent_[layer] = now;
+    sends = true;
+  }
+  if (sends) backend_->order(*copies_, compute_);
+  return weights_;
+}
+
+Courier::Parcel Courier::send_back(const Tensor& device) {
+  if (on_cpu()) return {0, device, {}};
+  backend_->order(compute_, *copies_);
+  Parcel parcel{0, host(device.shape(), device.dtype()), {}};
+  copies_->copy(device, parcel.host);
+  // `device` goes back to the compute stream's memory only once it has been read.
+  const auto promise = std::make_shared<std::promise<Status>>();
+  parcel.arrival = promise->get_future();
+  copies_->then([promise, device](Status status) { promise->set_value(std::move(status)); });
+  return parcel;
+}
+
+Tensor Courier::receive(Parcel parcel) {
+  if (parcel.arrival.valid())
+    if (const Status status = parcel.arrival.get(); !status) throw std::runtime_error(status.error().message);
+  return std::move(parcel.host);
+}
+
+void Courier::give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready) {
+  if (on_cpu()) return ready(layer, std::move(gradient));
+  parcels_.push_back(send_back(gradient));
+  parcels_.back().layer = layer;
+  while (!parcels_.empty() && parcels_.front().arrival.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    hand_over(ready);
+}
+
+void Courier::deliver(const GradientSource::GradientReady& ready) {
+  while (!parcels_.empty()) hand_over(ready);
+}
+
+void Courier::hand_over(const GradientSource::GradientReady& ready) {
+  Parcel parcel = std::move(parcels_.front());
+  parcels_.pop_front();
+  const size_t layer = parcel.layer;
+  ready(layer, receive(std::move(parcel)));
+}
+
+}  // namespace troupe::nn

@@ -1,0 +1,165 @@
+#include <troupe/kernels/tensor/cuda/cuda_stream.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <troupe/kernels/tensor/cuda/cuda_error.h>
+#include <troupe/kernels/tensor/cuda/devices.h>
+#include <troupe/kernels/tensor/cuda/memory.h>
+
+namespace troupe::cuda {
+namespace {
+
+// Large enough for the full speed of the bus, small enough that the CPU fills one block while another is on its way.
+constexpr size_t kStagingBytes = size_t{4} << 20;
+
+// What CUDA calls back with, made on the heap by whoever submitted it and ended by its one call.
+using Callback = std::function<void(cudaError_t)>;
+
+void CUDART_CB call_back(cudaStream_t, cudaError_t error, void* data) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
+  (*callback)(error);
+}
+
+// cudaLaunchHostFunc would not call after an error, and then somebody waits for ever.
+cudaError_t add_callback(cudaStream_t stream, Callback callback) {
+  auto data = std::make_unique<Callback>(std::move(callback));
+  const cudaError_t error = cudaStreamAddCallback(stream, call_back, data.get(), 0);
+  if (error == cudaSuccess) data.release();
+  return error;
+}
+
+bool on_host(const Tensor& tensor) { return tensor.device().kind == DeviceKind::cpu; }
+
+}  // namespace
+
+Event::Event() { cuda::check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
+Event::~Event() {
+  if (event_) cudaEventDestroy(event_);
+}
+
+CudaStream::CudaStream(const StreamOptions& options, std::shared_ptr<BlockCache> memory,
+                       std::shared_ptr<BlockCache> pinned)
+    : Stream({DeviceKind::cuda, options.device}, options.threads),
+      matmul_(options.matmul),
+      memory_(std::move(memory)),
+      pinned_(std::move(pinned)),
+      here_((use(options.device), Event())) {
+  cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
+
+// Nothing may run when the memory goes. Errors have been told to whoever asked.
+CudaStream::~CudaStream() {
+  cudaSetDevice(device().index);
+  cudaStreamSynchronize(stream_);
+  state().reset();
+  cudaStreamDestroy(stream_);
+}
+
+std::string CudaStream::told(cudaError_t error) const {
+  return cat("CUDA device ", device().index, " failed with ", describe(error), "; the last op submitted was ", op_,
+             " (with CUDA_LAUNCH_BLOCKING=1 in the environment, the one at fault)");
+}
+
+void CudaStream::check(cudaError_t error) const {
+  if (error != cudaSuccess) throw CudaFailure(told(error));
+}
+
+BufferPtr CudaStream::allocate(size_t bytes) {
+  if (BufferPtr buffer = memory_->allocate(bytes)) return buffer;
+  throw OutOfDeviceMemory(cat(bytes, " bytes (", bytes >> 20, " MiB) are asked for, and ", memory_->state(), ", ",
+                              memory_->held_bytes() >> 20, " MiB are held by this stream; smaller batches need less"));
+}
+
+BufferPtr CudaStream::staging(size_t bytes) {
+  if (BufferPtr buffer = pinned_->allocate(bytes)) return buffer;
+  throw OutOfDeviceMemory(cat(bytes, " bytes for copies are asked for, and ", pinned_->state()));
+}
+
+void CudaStream::hold(std::vector<BufferPtr> buffers) {
+  drop_passed();
+  Event event = free_events_.empty() ? Event() : std::move(free_events_.back());
+  if (!free_events_.empty()) free_events_.pop_back();
+  check(cudaEventRecord(event.get(), stream_));
+  held_.push_back({std::move(event), std::move(buffers)});
+}
+
+void CudaStream::drop_passed() {
+  while (!held_.empty()) {
+    const cudaError_t state = cudaEventQuery(held_.front().passed.get());
+    if (state == cudaErrorNotReady) return;
+    check(state);
+    free_events_.push_back(std::move(held_.front().passed));
+    held_.pop_front();
+  }
+}
+
+void CudaStream::copy(const Tensor& from, Tensor& to) {
+  TROUPE_CHECK(from.count() == to.count() && from.dtype() == to.dtype(), "copy of ", name_of(from.dtype()),
+               from.shape(), " to ", name_of(to.dtype()), to.shape());
+  if (from.bytes() == 0) return;
+  use(device().index);
+  if (on_host(from) && !on_host(to) && !is_pinned(from.raw()))
+    return copy_from_pageable(from.raw(), to.raw(), from.bytes());
+  if (on_host(to) && !is_pinned(to.raw())) return copy_to_pageable(from, to);
+  check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault, stream_));
+  // Copies within the device are as safe as any op: what they use goes back to this stream's cache.
+  if (on_host(from) || on_host(to)) hold({from.buffer(), to.buffer()});
+}
+
+void CudaStream::copy_from_pageable(const std::byte* from, std::byte* to, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kStagingBytes) {
+    const size_t piece = std::min(kStagingBytes, bytes - at);
+    const BufferPtr block = staging(piece);
+    std::memcpy(block->data(), from + at, piece);
+    check(cudaMemcpyAsync(to + at, block->data(), piece, cudaMemcpyHostToDevice, stream_));
+    hold({block});
+  }
+}
+
+// The last step is the CPU's, in the stream's order.
+void CudaStream::copy_to_pageable(const Tensor& from, Tensor& to) {
+  const BufferPtr block = staging(from.bytes());
+  check(cudaMemcpyAsync(block->data(), from.raw(), from.bytes(), cudaMemcpyDefault, stream_));
+  check(add_callback(stream_, [block, to](cudaError_t error) mutable {
+    if (error == cudaSuccess) std::memcpy(to.raw(), block->data(), to.bytes());
+  }));
+}
+
+void CudaStream::then(std::function<void(Status)> done) {
+  use(device().index);
+  // The text is made here: a callback may ask CUDA for nothing.
+  const Callback tell = [done = std::move(done), op = op_, device = device().index](cudaError_t error) {
+    if (error == cudaSuccess) return done({});
+    done(fail(ErrorKind::failed, cat("CUDA device ", device, " failed with ", describe(error),
+                                     "; the last op submitted was ", op)));
+  };
+  const cudaError_t error = add_callback(stream_, tell);
+  if (error != cudaSuccess) tell(error);  // it will not be called
+}
+
+Status CudaStream::wait() {
+  cudaError_t error = cudaSetDevice(device().index);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
+  if (error != cudaSuccess) return fail(ErrorKind::failed, told(error));
+  drop_passed();
+  return {};
+}
+
+void CudaStream::wait_for(CudaStream& earlier) {
+  earlier.check(cudaEventRecord(earlier.here_.get(), earlier.stream_));
+  check(cudaStreamWaitEvent(stream_, earlier.here_.get(), 0));
+}
+
+void CudaStream::begin_op(const char* name) {
+  use(device().index);
+  op_ = name;
+}
+
+void CudaStream::launched(const char* kernel) {
+  ++launches_;
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) throw CudaFailure(cat("kernel ", kernel, " of ", told(error)));
+}
+
+}  // namespace troupe::cuda
