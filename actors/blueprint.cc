@@ -15,8 +15,7 @@
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/control/replicated_store.h>
 #include <troupe/ps/pipeline/balance.h>
-#include <troupe/ps/pipeline/check_schedule.h>
-#include <troupe/ps/pipeline/schedule_csv.h>
+#include <troupe/ps/pipeline/configured.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -115,17 +114,8 @@ Status Blueprint::choose() {
 
 Status Blueprint::choose_stages() {
   const ps::ParallelSection& p = config_.parallel;
-  ps::ScheduleOptions options;
-  options.name = p.schedule;
-  options.stages = static_cast<uint32_t>(p.stages);
-  options.micro_batches = static_cast<uint32_t>(p.micro_batches);
-  options.chunks = static_cast<uint32_t>(p.chunks);
-  auto schedule = p.schedule_file.empty() ? ps::make_schedule(options) : ps::read_schedule_csv(p.schedule_file);
+  auto schedule = ps::configured_schedule(p);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
-  if (schedule->stages != options.stages)
-    return fail(ErrorKind::invalid, cat(p.schedule_file, " is a schedule of ", schedule->stages,
-                                        " stages, and parallel.stages = ", p.stages));
-  TROUPE_TRY(ps::check(*schedule));
   auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
   if (!plan) return tl::unexpected<Error>(plan.error());
   for (const ps::TiedLayer& tied : plan->tied) {
@@ -138,7 +128,7 @@ Status Blueprint::choose_stages() {
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;
-  coordinator_.layout.stages = options.stages;
+  coordinator_.layout.stages = stage_.plan.schedule->stages;
   coordinator_.layout.stage_of = stage_.plan.stage_of();
   coordinator_.judge_stages = [model = model_, plan = stage_.plan](const std::vector<double>& seconds) {
     return ps::imbalance(*model, plan, seconds);

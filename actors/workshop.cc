@@ -7,6 +7,7 @@
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
 #include <troupe/ps/pipeline/measured.h>
+#include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
@@ -117,6 +118,9 @@ caf::actor Workshop::worker(const ps::Endpoint& who) {
     worker.stage->track = worker.compute_track;
     worker.stage->options = parts_.stage;
     worker.stage->source = parts_.stage_source(who.index);
+    const uint32_t stages = parts_.coordinator.layout.stages;
+    if (parts_.trace)
+      worker.stage->track = parts_.trace->track(ps::stage_track(who.index % stages, who.index / stages));
     for (const ps::TiedLayer& tied : parts_.stage.plan.tied)
       if (parts_.stage.plan.schedule->stage_of[tied.reader] == who.index % stages)
         worker.options.reads.push_back(tied.layer);

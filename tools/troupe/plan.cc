@@ -5,10 +5,9 @@
 #include <troupe/kernels/base/text.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/ps/data/load_dataset.h>
-#include <troupe/ps/pipeline/check_schedule.h>
+#include <troupe/ps/pipeline/configured.h>
 #include <troupe/ps/pipeline/draw_schedule.h>
 #include <troupe/ps/pipeline/plan_text.h>
-#include <troupe/ps/pipeline/schedule_csv.h>
 #include <troupe/ps/pipeline/search_plans.h>
 
 #include "commands.h"
@@ -26,26 +25,6 @@ struct PlanArguments {
   std::string recompute = "none";
   uint64_t top = 10;
 };
-
-ps::ScheduleOptions schedule_options(const ps::ParallelSection& p) {
-  const auto number = [](int64_t value) { return static_cast<uint32_t>(value); };
-  return {.name = p.schedule,
-          .stages = number(p.stages),
-          .micro_batches = number(p.micro_batches),
-          .chunks = number(p.chunks)};
-}
-
-/// What troupe train would run.
-Result<ps::Schedule> schedule_of(const ps::ParallelSection& p) {
-  auto schedule =
-      p.schedule_file.empty() ? ps::make_schedule(schedule_options(p)) : ps::read_schedule_csv(p.schedule_file);
-  if (!schedule) return schedule;
-  if (schedule->stages != static_cast<uint32_t>(p.stages))
-    return fail(ErrorKind::invalid, cat(p.schedule_file, " is a schedule of ", schedule->stages,
-                                        " stages, and parallel.stages = ", p.stages));
-  TROUPE_TRY(ps::check(*schedule));
-  return schedule;
-}
 
 Status draw(const PlanArguments& a, const ps::Schedule& schedule) {
   const ps::Timing timing = ps::simulate(schedule, ps::ChunkTimes{}, {.keep_spans = true});
@@ -130,7 +109,7 @@ Status plan(const PlanArguments& a) {
   ps::ParallelSection parallel = config.parallel;
   if (parallel.stages == 1)
     parallel.schedule = "1f1b", parallel.schedule_file.clear(), parallel.chunks = parallel.micro_batches = 1;
-  auto schedule = schedule_of(parallel);
+  auto schedule = ps::configured_schedule(parallel);
   if (!schedule) return tl::unexpected(schedule.error());
   TROUPE_TRY(draw(a, *schedule));
   if (a.hardware.empty()) return {};
