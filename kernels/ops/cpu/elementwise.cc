@@ -9,14 +9,6 @@
 namespace troupe::ops::cpu {
 namespace {
 
-void expect_like(const Tensor& t, const Tensor& model, const char* name) {
-  TROUPE_CHECK(t && model, name, " or what it is combined with is an empty tensor");
-  TROUPE_CHECK(t.dtype() == model.dtype(), name, " is ", name_of(t.dtype()), ", expected ",
-               name_of(model.dtype()));
-  TROUPE_CHECK(t.count() == model.count(), name, " is ", t.shape(), ", expected as many elements as ",
-               model.shape());
-}
-
 void fill(Stream& stream, double value, Tensor& y) {
   expect_dims(y, 0, Shape::kMaxDims, "y");
   dispatch(y.dtype(), [&](auto zero) {
