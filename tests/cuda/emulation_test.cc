@@ -4,14 +4,12 @@
 #include <set>
 
 #include <tests/support/cuda_emulation.h>
-#include <tests/support/ops.h>
+#include <tests/support/cuda/on_device.h>
 #include <troupe/kernels/ops/cuda/launch.h>
 
 using namespace troupe;
 using namespace troupe::test;
-using troupe::test::cuda::as_host;
-using troupe::test::cuda::EmulatedStream;
-using troupe::test::cuda::KernelFault;
+using namespace troupe::test::cuda;
 
 // Kernels, right ones and planted bugs, as a source in kernels/ops/cuda would have them.
 namespace {
@@ -129,7 +127,7 @@ __global__ void stop_at(int thread) {
   if (static_cast<int>(threadIdx.x) == thread) __trap();
 }
 
-Tensor zeros(EmulatedStream& stream, int64_t n) { return stream.to_device(Tensor::zeros({n}, DType::i32)); }
+Tensor zeros(EmulatedStream& stream, int64_t n) { return on(stream, Tensor::zeros({n}, DType::i32)); }
 
 // How many of 20 orders give the sums 1 + ... + n.
 template <class Launch>

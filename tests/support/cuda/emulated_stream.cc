@@ -25,18 +25,6 @@ void EmulatedStream::run(const Grid& grid, const std::function<void()>& thread) 
   run_grid(grid, random_.bits64(), thread);
 }
 
-Tensor EmulatedStream::to_device(const Tensor& t) {
-  Tensor out = empty(t.shape(), t.dtype());
-  copy(t, out);
-  return out;
-}
-
-Tensor EmulatedStream::to_host(const Tensor& t) {
-  Tensor out = Tensor::empty(t.shape(), t.dtype());
-  copy(t, out);
-  return out;
-}
-
 Tensor as_host(const Tensor& t) {
   struct Alias {
     explicit Alias(BufferPtr device)

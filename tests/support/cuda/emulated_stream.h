@@ -22,9 +22,6 @@ class EmulatedStream : public Stream {
   /// Kernels in the order of their launches.
   const std::vector<std::string>& launches() const { return launches_; }
 
-  Tensor to_device(const Tensor& t);
-  Tensor to_host(const Tensor& t);
-
  private:
   Random random_;
   std::vector<std::string> launches_;

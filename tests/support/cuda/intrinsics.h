@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -109,6 +110,9 @@ T atomicCAS(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> val
   if (before == expected) *at = value;
   return before;
 }
+
+using std::max;
+using std::min;
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1; }
