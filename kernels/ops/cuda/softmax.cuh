@@ -56,7 +56,7 @@ __global__ void softmax_rows(int64_t n, int64_t classes, const T* logits, const 
 }
 
 /// to[k] = the sum of outcome[k n, (k + 1) n) for block k.
-__global__ inline void sum_outcomes(int64_t n, const double* outcome, double* totals) {
+static __global__ void sum_outcomes(int64_t n, const double* outcome, double* totals) {
   const int64_t k = blockIdx.x;
   Sums<double, 1> sum = Sums<double, 1>::none();
   for (int64_t r = threadIdx.x; r < n; r += kBlockThreads) sum.at[0] += outcome[k * n + r];
