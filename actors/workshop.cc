@@ -19,6 +19,11 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
       return make_actor_queue(system, cat(name_of(who.role), who.index, '.', use), threads);
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
+  if (!parts.read_checkpoint)
+    parts.read_checkpoint = [initial = parts.initial, start = parts.coordinator.resume ? parts.coordinator.resume->step : 0](
+                                const ps::ReloadRequest& request) -> Result<ps::Reload> {
+      return first_parameters(request, initial, start);
+    };
   if (!parts.all_reducer) {
     auto group = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(
         make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
@@ -27,6 +32,14 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
       return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
     };
   }
+}
+
+ps::Reload first_parameters(const ps::ReloadRequest& request, const ps::Shard::InitialState& initial, ps::Step start) {
+  ps::Reload reload;
+  reload.step = start;
+  for (const ps::Slice& slice : request.layout->slices)
+    if (slice.server == request.server.index) reload.slices.push_back(initial(slice));
+  return reload;
 }
 
 Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {
