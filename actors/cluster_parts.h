@@ -69,6 +69,8 @@ struct ClusterParts {
   int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;  ///< [none is written]
+  /// Of the newest checkpoint, for a server to come; called where checkpoints are written. [`initial`]
+  std::function<Result<ps::Reload>(const ps::ReloadRequest&)> read_checkpoint;
   std::shared_ptr<ps::Transport> transport;                              ///< [inside the process]
   /// Where `coordinator.roster.nodes` processes make up the run: tells the transport who is where.
   std::function<void(const ps::Routes&)> set_routes;
@@ -95,5 +97,7 @@ struct ClusterParts {
 /// Initial state by asking `source` for a layer's first parameters; optimizer state is zero.
 ps::Shard::InitialState initial_from(std::shared_ptr<GradientSource> source, const ps::Optimizer& optimizer,
                                      uint64_t seed);
+/// The answer to `request` while there is no checkpoint: what the run began with, at step `start`.
+ps::Reload first_parameters(const ps::ReloadRequest& request, const ps::Shard::InitialState& initial, ps::Step start);
 
 }  // namespace troupe

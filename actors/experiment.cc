@@ -70,6 +70,7 @@ struct Experiment::Impl {
   void write_trace();
   Result<ps::RunSummary> train();
   Status save(const ps::CheckpointRequest& request);
+  Result<ps::Reload> load(const ps::ReloadRequest& request);
   void conclude(ps::RunSummary& summary);
 };
 
@@ -178,6 +179,8 @@ Status Experiment::Impl::plan_steps() {
 void Experiment::Impl::spread() {
   const ps::Durability durability = config().checkpoint.durability;
   parts.coordinator.servers_recover = durability == ps::Durability::logged;
+  parts.coordinator.servers_reload = durability == ps::Durability::checkpoint &&
+                                     !config().debug.record && options.replay.empty();  // of those a loss is the end
   parts.coordinator.replicas = options.spread && durability == ps::Durability::replicated;
   if (!options.spread) {
     if (durability == ps::Durability::replicated)
@@ -289,6 +292,7 @@ Status Experiment::Impl::fill_folder() {
   store = std::make_unique<ps::CheckpointStore>(
       ps::make_posix_files(), ps::CheckpointStore::Options{folder->checkpoints(), config().checkpoint.keep});
   parts.write_checkpoint = [this](const ps::CheckpointRequest& request) { return save(request); };
+  parts.read_checkpoint = [this](const ps::ReloadRequest& request) { return load(request); };
   if (!config().debug.record) return {};
   auto made = ps::Recorder::create(record_folder(folder_path), static_cast<uint32_t>(config().parallel.servers));
   if (!made) return tl::unexpected<Error>(made.error());
@@ -338,6 +342,33 @@ void Experiment::Impl::write_trace() {
     log->write(ps::LogLevel::warning, "coordinator", "the trace was not written: " + written.error().message);
 }
 
+/// A damaged checkpoint is passed over for an older one; where all are damaged, the run ends rather than begin anew.
+Result<ps::Reload> Experiment::Impl::load(const ps::ReloadRequest& request) {
+  auto search = store->newest_valid();
+  if (!search) return tl::unexpected<Error>(search.error());
+  for (const auto& skipped : search->skipped)
+    log->write(ps::LogLevel::warning, "coordinator", cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
+  if (!search->newest && !search->skipped.empty())
+    return fail(ErrorKind::corrupt, cat(search->skipped.front().folder, ": ", search->skipped.front().reason,
+                                        "; there is no other checkpoint"));
+  if (!search->newest) {
+    ps::Reload first = first_parameters(request, parts.initial, parts.coordinator.resume ? parts.coordinator.resume->step : 0);
+    first.folder = resumed_from;
+    return first;
+  }
+  const ps::Checkpoint& checkpoint = *search->newest;
+  TROUPE_TRY(ps::check_fits(checkpoint.manifest(), parts.coordinator.layers, parts.optimizer->name(),
+                            parts.optimizer->state_names()));
+  ps::Reload reload{checkpoint.folder(), checkpoint.manifest().dealer.step, {}};
+  for (const ps::Slice& slice : request.layout->slices) {
+    if (slice.server != request.server.index) continue;
+    auto state = checkpoint.slice(slice);
+    if (!state) return tl::unexpected<Error>(state.error());
+    reload.slices.push_back(std::move(*state));
+  }
+  return reload;
+}
+
 /// What the run was for and is not on disk makes it a failure, however well it was trained.
 void Experiment::Impl::conclude(ps::RunSummary& summary) {
   summary.exit_code = summary.outcome == "finished" ? 0 : summary.outcome == "interrupted" ? 130 : 1;
@@ -383,6 +414,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   write_trace();
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
+  if (result.superseded) return summary;  // the folder is another's
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
     log->write(ps::LogLevel::warning, "coordinator", "the summary was not written: " + written.error().message);
   if (journal)

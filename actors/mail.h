@@ -9,6 +9,7 @@
 #include <caf/all.hpp>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/ps/control/reload.h>
 #include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/transport/transport.h>
@@ -78,9 +79,13 @@ struct TakeOver {
 using ServerControl = std::variant<CommitDone, TakeOver>;
 using ServerControlPtr = std::shared_ptr<const ServerControl>;
 
-/// What a checkpoint writer tells the coordinator, and what a program asks of it.
+/// What whoever writes and reads checkpoints tells the coordinator, and what a program asks of it.
 struct CheckpointDone {
   Status status;
+};
+struct ReloadDone {
+  ps::Endpoint server;
+  Result<ps::Reload> read;
 };
 struct StartRun {};
 struct StopRun {};
@@ -91,7 +96,7 @@ struct ChangePolicies {
 struct LinkLost {
   uint32_t node = 0;
 };
-using Control = std::variant<StartRun, CheckpointDone, StopRun, ChangePolicies, LinkLost>;
+using Control = std::variant<StartRun, CheckpointDone, ReloadDone, StopRun, ChangePolicies, LinkLost>;
 using ControlPtr = std::shared_ptr<const Control>;
 
 /// What a node made of the run's config, and how it makes actors now.

@@ -21,6 +21,19 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
       return make_actor_queue(system, cat(name_of(who.role), who.index, '.', use), threads);
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
+  if (!parts.read_checkpoint)
+    parts.read_checkpoint = [initial = parts.initial, start = parts.coordinator.resume ? parts.coordinator.resume->step : 0](
+                                const ps::ReloadRequest& request) -> Result<ps::Reload> {
+      return first_parameters(request, initial, start);
+    };
+}
+
+ps::Reload first_parameters(const ps::ReloadRequest& request, const ps::Shard::InitialState& initial, ps::Step start) {
+  ps::Reload reload;
+  reload.step = start;
+  for (const ps::Slice& slice : request.layout->slices)
+    if (slice.server == request.server.index) reload.slices.push_back(initial(slice));
+  return reload;
 }
 
 Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {

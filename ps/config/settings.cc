@@ -547,7 +547,8 @@ std::vector<Setting> declare() {
       {.key = "checkpoint.durability",
        .field = ENUM_AT(checkpoint.durability),
        .unit = "",
-       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint), the death of its server's "
+       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint: a server that is lost goes "
+              "on from there, and what it lost is reported), the death of its server's "
               "process (logged, on the server's disk), or the loss of its host (replicated, on another node).",
        .choices = {"checkpoint", "logged", "replicated"}},
       {.key = "checkpoint.log_folder",

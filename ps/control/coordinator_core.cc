@@ -149,6 +149,7 @@ RunStatus CoordinatorCore::status() const {
   s.server_restarts = result_.server_restarts;
   s.coordinator_restarts = recoveries();
   s.checkpoints = result_.checkpoints_written;
+  s.lost = result_.lost;
   roster_.describe_to(s);
   const auto node_of = [&](Role role, uint32_t index) {
     const auto home = roster_.home(role, index);

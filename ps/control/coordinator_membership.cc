@@ -25,7 +25,7 @@ void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<End
   routes_changed_ = true;
   const auto home = roster_.home(who.role, who.index);
   if (home && roster_.knows(*home) && !roster_.leaving(*home)) {
-    send(out, *home, order);
+    if (!lacks_image(order)) send(out, *home, order);
     return;
   }
   roster_.vacate(who.role, who.index);
@@ -41,7 +41,7 @@ void CoordinatorCore::place_homeless(Effects& out) {
     homeless_.erase(who);
     routes_changed_ = true;
     if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
-    send(out, *home, spawning_.at(who));
+    if (const Spawn& order = spawning_.at(who); !lacks_image(order)) send(out, *home, order);
   }
 }
 
@@ -273,12 +273,14 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   // Its replica's node may have been lost in the same moment.
   const auto beside = roster_.home(Role::replica, s);
   const bool replicated = !replicas_.empty() && replicas_[s].synced == server(s) && beside && roster_.knows(*beside);
-  if (!replicated && !options_.servers_recover) {
+  const bool reloads = options_.servers_reload && !layout().any(Mode::all_reduce);
+  if (!replicated && !options_.servers_recover && !reloads) {
     fail_run(out, cat(what, options_.replicas ? "; its replica had not caught up" : "",
+                      options_.servers_reload ? "; it was the home of all_reduce layers" : "",
                       "; what it held since the last checkpoint is gone: resume from there (--resume)"));
     return;
   }
-  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && replicated) {
+  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && (replicated || reloads)) {
     fail_run(out, cat(what, "; ", options_.max_restarts, " of elastic.max_restarts are used"));
     return;
   }
@@ -288,7 +290,9 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   homeless_.erase(server(s));
   unacknowledged_.clear();
   ++membership_.servers[s];
-  out.events.push_back(what + "; starting it again from its store");
+  out.events.push_back(what + (reloads ? "; starting it again from the newest checkpoint"
+                                       : "; starting it again from its store"));
+  if (reloads) reload(out, s);
   spawn(out, server(s));
 }
 
@@ -322,9 +326,10 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
       lost_replica(out, index, cat(roster_.describe(node), " leaves"));
     } else if (role == Role::worker && options_.on_loss == OnLoss::shrink) {
       lost_worker(out, index, cat(roster_.describe(node), " leaves"));
-    } else if (!to) {
+    } else if (!to || (role == Role::server && options_.servers_recover)) {
       if (!stopping_)
-        out.events.push_back(cat("no other node takes ", Endpoint{role, index, 1}, ": the run ends at the next step boundary"));
+        out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ", Endpoint{role, index, 1},
+                                 ": the run ends at the next step boundary"));
       return request_stop(out);
     } else {
       move(out, role, index, *to);
@@ -335,8 +340,10 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
 // A node that came while others hold two more than it does takes one of theirs at a time.
 void CoordinatorCore::rebalance(Effects& out) {
   if (phase_ != Phase::running || !moving_.empty() || !spawning_.empty() || !absent().empty()) return;
-  for (const Role role : {Role::worker, Role::server})
+  for (const Role role : {Role::worker, Role::server}) {
+    if (role == Role::server && options_.servers_recover) continue;  // its log is where it is
     if (const auto swap = roster_.imbalance(role)) return move(out, role, swap->slot, swap->to);
+  }
 }
 
 void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoint& to) {
@@ -414,6 +421,8 @@ void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
     return;
   }
   if (spawning_.erase(ack.who) == 0) return;
+  if (ack.who.role == Role::server)
+    if (const auto back = reloaded_.find(ack.who.index); back != reloaded_.end()) back->second.waits = false;
   if (spawning_.empty()) invite(out);
   order_replicas(out);
 }

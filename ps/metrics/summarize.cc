@@ -67,6 +67,7 @@ RunSummary summarize(const RunResult& result, double seconds) {
   s.checkpoints_failed = result.checkpoints_failed;
   s.duplicates_dropped = result.duplicates_dropped;
   s.refused = result.refused;
+  s.lost = result.lost;
   if (result.layout) s.layers = layers_of(*result.layout, static_cast<int64_t>(result.workers.size()));
   for (const LayerCounters& counters : result.layers)
     if (counters.layer < s.layers.size()) add_counters(counters, s.layers[counters.layer]);

@@ -45,8 +45,9 @@ namespace {
 // A worker's step may be this far ahead of its clock (it joined late); more is a broken peer.
 constexpr Step kMaxStepsAhead = 1'000'000;
 
-// A worker has one push a parcel under way and is at most a step ahead with the others, so that its sequences span
-// twice the parcels. Twice that is room enough; the least keeps small layouts simple to test.
+// A worker has one push a parcel under way and is at most a step ahead with the others (the next step of a parcel is
+// pulled behind its push), so that its sequences span twice the parcels, however long one of them is overtaken. Twice
+// that is room enough; the least keeps small layouts simple to test.
 constexpr Sequence kLeastWindow = 64;
 Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
 
@@ -155,6 +156,9 @@ struct Shard::Impl : Holdings {
     if (here != options.self.incarnation) return void(fenced = true);
     if (const Status ok = check_membership(m); !ok) return send_fault(ok.error().message);
     if (!store_open && !open_store(m.generation)) return;
+    if (!layout && !m.rebase && options.self.incarnation > 1)
+      return send_fault("its store is empty though the run is under way: the log is on another host or was removed; "
+                        "resume from the last checkpoint (--resume)");
     if (const Status ok = check_change(m); !ok) return send_fault(ok.error().message);
     const bool known = !serving && layout && m.generation == generation;  // from the image
     if (!known && !promise(m.generation, e)) return;
@@ -268,14 +272,9 @@ struct Shard::Impl : Holdings {
                                   ", worker ", worker, " is not"));
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
-    const Sequence width = window_width(parcels.size());
-    const auto place = workers[worker].window.place(push.sequence, width);
-    if (place == PushWindow::Place::beyond)
-      return refuse_malformed(
-          cat("sequence ", push.sequence, " is more than ", width, " above ", workers[worker].window.high_water()));
-    if (push.step < owed) return on_repeated(e, push, place);
-    if (place == PushWindow::Place::taken)
-      return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
+    const bool taken = workers[worker].window.taken(push.sequence);
+    if (push.step < owed) return on_repeated(e, push, taken);
+    if (taken) return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
     const Policy& policy = layout->parcels[push.parcel].policy;
     if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
       return refuse_malformed(
@@ -293,17 +292,17 @@ struct Shard::Impl : Holdings {
     return covered_by(push, layout->parcels[push.parcel].slices.size());
   }
 
-  // This step of the worker has been counted: the same push again, that of a covered worker, or the step of a restarted
-  // one. The sequence of the latter two is new and must be taken, in the store too, or the window would stay behind it.
-  void on_repeated(const Envelope& e, const Push& push, PushWindow::Place place) {
-    if (place == PushWindow::Place::fresh) {
+  // This step of the worker has been counted: the same push again, that of a covered worker, the step of a restarted one,
+  // or one that was lost with the server before this one. A sequence that is new is taken, in the store too.
+  void on_repeated(const Envelope& e, const Push& push, bool taken) {
+    if (!taken) {
       Push bare = push;
       bare.samples = 0;
       bare.gradients.clear();
       if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
-      workers[e.from.index].window.take(push.sequence);
+      workers[e.from.index].window.take(push.sequence, window_width(parcels.size()));
     }
-    const bool covered_before = place == PushWindow::Place::fresh && push.samples == 0;
+    const bool covered_before = !taken && push.samples == 0;
     if (!covered_before) ++duplicates_dropped;
     acknowledge(e, push);
   }
@@ -311,7 +310,7 @@ struct Shard::Impl : Holdings {
   void take(const Envelope& e, const Push& push) {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(push.parcel);
-    workers[worker].window.take(push.sequence);
+    workers[worker].window.take(push.sequence, window_width(parcels.size()));
     const Step slowest = p.clock.slowest();
     p.clock.advance(worker, push.step + 1);
     acknowledge(e, push);

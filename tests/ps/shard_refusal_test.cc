@@ -39,7 +39,6 @@ const std::vector<Mutation>& mutations() {
       {"another server's parcel", [](Push& p) { p.parcel = 3; }},
       {"all-reduced parcel", [](Push& p) { p.parcel = 2; }},
       {"sequence 0", [](Push& p) { p.sequence = 0; }},
-      {"sequence far away", [](Push& p) { p.sequence = ~Sequence{0}; }},
       {"negative step", [](Push& p) { p.step = -1; }},
       {"far step", [](Push& p) { p.step = 2'000'000; }},
       {"last step", [](Push& p) { p.step = kHuge; }},

@@ -10,6 +10,9 @@ namespace troupe::sim {
 ReferenceSlice::ReferenceSlice(const ps::Slice& slice, std::span<const float> first)
     : slice_(slice), initial_(first.begin() + slice.begin, first.begin() + slice.end), current_(initial_) {}
 
+ReferenceSlice::ReferenceSlice(const ps::Slice& slice, std::span<const float> values, int64_t updates)
+    : slice_(slice), initial_(values.begin(), values.end()), current_(initial_), updates_(updates) {}
+
 void ReferenceSlice::apply(ps::Step step, std::span<const double> gradient, double scale) {
   Change& change = changes_[step];
   change.sum.resize(current_.size());

@@ -128,7 +128,7 @@ void draw_coordinator_crashes(Scenario& scenario) {
   Random random(derive_seed(scenario.seed, "coordinator"));
   while (random.chance(0.3)) {
     Mishap mishap;
-    mishap.kind = Mishap::Kind::crash_coordinator;
+    mishap.kind = random.chance(0.7) ? Mishap::Kind::crash_coordinator : Mishap::Kind::stop_coordinator;
     mishap.for_us = between(random, 1, 100) * kMs;
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
@@ -152,10 +152,6 @@ void draw_host_moment(Random& random, Mishap& mishap) {
   mishap.after = one_of(random, moments);
 }
 
-/// Without replicas the processes that take servers are not lost: the run would end, as it should.
-bool may_be_lost(const Scenario& s, uint32_t place) {
-  return s.coordinator.replicas || !s.hosts[place].takes_servers;
-}
 
 void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   using Kind = Mishap::Kind;
@@ -173,10 +169,10 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
       m.for_us = between(random, 1, 300) * kMs;
       [[fallthrough]];
     case Kind::replace_host:
-      if (!may_be_lost(s, m.slot)) return;
+      if (!s.outlives(m.slot)) return;
       break;
     case Kind::pause_host:
-      if (!may_be_lost(s, m.slot)) m.for_us = between(random, 10, 150) * kMs;
+      if (!s.outlives(m.slot)) m.for_us = between(random, 10, 150) * kMs;
       break;
     case Kind::leave_host:
       if (std::exchange(has_left, true) || hosts < 3) return;
@@ -186,7 +182,7 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
       for (uint32_t place = 0; place < s.hosts.size(); ++place)
         if (random.chance(0.4)) m.group |= uint64_t{1} << place;
       if (random.chance(0.3)) m.group |= Mishap::kCoordinatorBit;
-      for (uint32_t place = 0; place < s.hosts.size(); ++place) lost = lost && may_be_lost(s, place);
+      for (uint32_t place = 0; place < s.hosts.size(); ++place) lost = lost && s.outlives(place);
       if (!lost) m.for_us = between(random, 10, 150) * kMs;
       m.one_way = random.chance(0.5);
       break;
@@ -202,24 +198,20 @@ void spread(Random& random, Scenario& s) {
   c.roster.nodes = between(random, 2, 4);
   c.roster.lease_ms = kLeaseMs;
   c.roster.replace_ms = one_of(random, std::vector<int64_t>{50, 300});
-  c.replicas = random.chance(0.65);
-  c.servers_recover = false;
+  c.replicas = random.chance(0.5);
+  c.servers_recover = !c.replicas && random.chance(0.3);
+  c.servers_reload = !c.replicas && !c.servers_recover && random.chance(0.75);
   for (int64_t i = 0; i < c.roster.nodes; ++i) s.hosts.push_back({});
-  if (!c.replicas || random.chance(0.3)) {  // workers here, servers there
+  if (!s.outlives(0) || random.chance(0.3)) {  // workers here, servers there
     for (size_t i = 0; i < s.hosts.size(); ++i) s.hosts[i] = {i % 2 == 0, i % 2 == 1};
-    if (c.replicas) s.hosts[0].takes_servers = true;
+    if (c.replicas || c.servers_reload) s.hosts[0].takes_servers = true;
   }
   s.all_reduce = false;
-  if (random.chance(0.4)) {
-    // The reference takes every worker to be there for a verdict.
-    c.on_loss = ps::OnLoss::shrink;
-    c.clip_norm = s.non_finite = 0;
-    c.skip_non_finite = false;
-  }
+  if (random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
   const std::vector<Mishap> before = std::exchange(s.mishaps, {});
   for (const Mishap& m : before)
     if (m.kind == Mishap::Kind::change_policies || m.kind == Mishap::Kind::stop ||
-        m.kind == Mishap::Kind::crash_coordinator)
+        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator)
       s.mishaps.push_back(m);
   bool has_left = false;
   for (int64_t i = random.chance(0.15) ? 0 : between(random, 1, 4); i > 0; --i) draw_host_mishap(random, s, has_left);
@@ -259,6 +251,7 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
     case Mishap::Kind::crash_coordinator: return "crash of coordinator";
+    case Mishap::Kind::stop_coordinator: return "the coordinator stands still";
     case Mishap::Kind::crash_host: return "crash of process";
     case Mishap::Kind::replace_host: return "another process in place of";
     case Mishap::Kind::pause_host: return "pause of process";
@@ -386,12 +379,14 @@ std::string describe(const Scenario& s) {
     text += cat("  process ", place, " takes", s.hosts[place].takes_workers ? " workers" : "",
                 s.hosts[place].takes_servers ? " servers" : "", "\n");
   if (s.over_hosts())
-    text += cat("  ", c.roster.nodes, " processes at first, replicas ", c.replicas, ", on_loss ",
+    text += cat("  ", c.roster.nodes, " processes at first, servers keep what they have in ",
+                c.replicas ? "replicas" : c.servers_recover ? "logs" : c.servers_reload ? "checkpoints" : "nothing", ", on_loss ",
                 s.shrinks() ? "shrink" : "restart", ", replaced after ", c.roster.replace_ms, " ms\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
     if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server ||
-        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::crash_host ||
+        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator ||
+        m.kind == Mishap::Kind::crash_host ||
         m.kind == Mishap::Kind::pause_host || m.kind == Mishap::Kind::cut_hosts)
       text += cat(" for ", m.for_us, " us");
     if (m.kind == Mishap::Kind::cut_hosts) {

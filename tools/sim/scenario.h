@@ -26,6 +26,7 @@ struct Mishap {
     pause_host,    ///< nothing of it runs for `for_us`, what is said to it waits (SIGSTOP, CONT)
     leave_host,    ///< it wants to go (SIGTERM)
     join_host,     ///< one more comes
+    stop_coordinator,  ///< it stands still, another goes on from its journal, and after `for_us` it goes on, too
     cut_hosts,     ///< what `group` says to the others gets lost for `for_us`, and unless `one_way` the other way round
   };
   Kind kind = Kind::crash_worker;
@@ -70,6 +71,13 @@ struct Scenario {
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }
   size_t servers() const { return coordinator.layout.servers; }
   bool over_hosts() const { return !hosts.empty(); }
+  /// Servers keep what they promise in replicas, where there are any, and else nothing; not in logs.
+  bool replicates() const { return over_hosts() && !coordinator.servers_recover; }
+  /// The run goes on when the process in this place is lost.
+  bool outlives(size_t place) const {
+    const bool kept = coordinator.replicas || coordinator.servers_recover || coordinator.servers_reload;
+    return kept || !hosts[place].takes_servers;
+  }
   bool shrinks() const { return coordinator.on_loss == ps::OnLoss::shrink; }
   bool needs_verdict() const { return coordinator.clip_norm > 0 || coordinator.skip_non_finite; }
 };
