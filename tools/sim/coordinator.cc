@@ -53,6 +53,9 @@ ClusterParts Simulation::parts() {
     }
     return make_simulated_source(scenario_, w, current_[w], oracle_);
   };
+  // A worker that is a stage makes its source first, and its stage's next.
+  parts.stage_source = [this](ps::WorkerId w) { return make_simulated_stage(scenario_, w, current_[w], oracle_); };
+  parts.stage = scenario_.stage;
   ps::OptimizerOptions sgd;
   sgd.learning_rate = 1;
   parts.optimizer = *ps::make_optimizer(sgd);

@@ -84,7 +84,7 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   }
   if (work.kind != ps::Work::Kind::train) return;
   const WorkerStep key{e.to.index, work.step};
-  seeds_[work_seed(run_seed_, work.step, e.to.index)] = key;
+  seeds_[seed_of(e.to.index, work.step)] = key;
   const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
   if (!first_deal && earlier->second.work.range != work.range)
     violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
@@ -96,7 +96,7 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
   const Dealt& dealt = found->second;
   if (dealt.work.kind != ps::Work::Kind::train) return;
   for (const ps::Slice& s : dealt.layout->slices)
-    if (dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
+    if (scenario_.computes(e.from.index, s.layer) && dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
       return violated("exactly-once",
                       cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id, " is not stored"));
 }
@@ -109,9 +109,22 @@ void Oracle::completed(const ps::Endpoint& worker, uint64_t number) {
   found->second.done = true;
   const ps::Work& work = found->second.work;
   if (work.kind != ps::Work::Kind::train) return;
-  if (!completed_.insert({worker.index, work.step}).second)
+  const bool first = completed_.insert({worker.index, work.step}).second;
+  if (!first && scenario_.stages() > 1) return;  // repeated with the stage of its replica that had not
+  if (!first)
     return violated("samples", cat("step ", work.step, " of worker ", worker.index, " is completed twice"));
-  ranges_.push_back(work.range);
+  if (replica_completed(worker.index, work.step)) ranges_.push_back(work.range);
+}
+
+bool Oracle::replica_completed(ps::WorkerId worker, ps::Step step) const {
+  const ps::WorkerId first = worker - worker % scenario_.stages();
+  for (ps::WorkerId w = first; w < first + scenario_.stages(); ++w)
+    if (completed_.count({w, step}) == 0) return false;
+  return true;
+}
+
+uint64_t Oracle::seed_of(ps::WorkerId worker, ps::Step step) const {
+  return work_seed(run_seed_, step, scenario_.replica(worker));
 }
 
 std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
@@ -121,7 +134,7 @@ std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
 }
 
 size_t Oracle::non_finite(ps::WorkerId worker, ps::Step step) const {
-  return non_finite_layer(work_seed(run_seed_, step, worker), scenario_.non_finite,
+  return non_finite_layer(seed_of(worker, step), scenario_.non_finite,
                           scenario_.coordinator.layers.size());
 }
 
@@ -139,7 +152,9 @@ void Oracle::on(const ps::Envelope& e, const ps::Push& push) {
 
 void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const ps::Work& work) {
   const size_t layers = scenario_.coordinator.layers.size();
-  const bool finite = work.range.count == 0 || non_finite(e.from.index, push.step) == layers;
+  const size_t bad = non_finite(e.from.index, push.step);
+  const bool finite =
+      work.range.count == 0 || bad == layers || !scenario_.computes(e.from.index, static_cast<ps::LayerId>(bad));
   const int64_t samples = finite ? work.range.count : 0;
   if (push.finite != finite || push.samples != samples)
     return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
@@ -150,7 +165,7 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
   for (size_t i = 0; i < slices.size(); ++i) {
     const ps::Slice& s = layout.slices[slices[i]];
     if (scenario_.reads_weights[s.layer]) continue;
-    const std::vector<float> whole = gradient(work_seed(run_seed_, push.step, e.from.index), samples_of(work), s.layer,
+    const std::vector<float> whole = gradient(seed_of(e.from.index, push.step), samples_of(work), s.layer,
                                               layout.layers[s.layer].count, {});
     const std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
     if (const std::string d = difference(push.gradients[i].span<float>(), expected); !d.empty())
@@ -317,13 +332,20 @@ void Oracle::check_verdict(const ps::Verdict& verdict) {
 // ---- what is computed --------------------------------------------------------------------------------------
 
 void Oracle::computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights) {
+  computes(worker, batch.seed, weights);
   const auto key = seeds_.find(batch.seed);
-  if (key == seeds_.end() || key->second.first != worker)
-    return violated("samples", cat("worker ", worker, " computes a step that it was not dealt"));
-  const Dealt& dealt = steps_.at(key->second);
-  if (!std::ranges::equal(batch.samples, samples_of(dealt.work)))
+  if (key != seeds_.end() && !std::ranges::equal(batch.samples, samples_of(steps_.at(key->second).work)))
     violated("samples", cat("worker ", worker, " computes step ", key->second.second, " on other samples"));
+}
+
+void Oracle::computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor> weights) {
+  const auto key = seeds_.find(seed);
+  const auto step = key == seeds_.end() ? steps_.end() : steps_.find({worker, key->second.second});
+  if (step == steps_.end() || scenario_.replica(key->second.first) != scenario_.replica(worker))
+    return violated("samples", cat("worker ", worker, " computes a step that it was not dealt"));
+  const Dealt& dealt = step->second;
   for (const ps::Slice& s : dealt.layout->slices) {
+    if (!scenario_.computes(worker, s.layer)) continue;
     const std::span<const float> whole = weights[s.layer].span<float>();
     check_weights(dealt, worker, s, whole.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count())));
   }
@@ -351,6 +373,7 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
 
 void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
   for (const ps::Slice& s : layouts_.rbegin()->second->slices) {
+    if (!scenario_.computes(worker, s.layer)) continue;
     ReferenceSlice& held = slice(s.id);
     if (layouts_.rbegin()->second->policies[s.layer].mode == Mode::all_reduce) reduce(held, last_step_ + 1);
     const auto values =

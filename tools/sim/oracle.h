@@ -24,6 +24,7 @@ namespace troupe::sim {
 ///   samples        every sample of every epoch is completed once, up to where the run ended
 ///   superseded     nothing is stored by, or on behalf of, an incarnation that was replaced
 ///   checkpoint     a checkpoint is everything at one step boundary and nothing after
+///   stage          a stage computes with what its neighbours made of the same micro-batch
 ///   end            the run ends as it should, in time, and no actor fails of itself
 class Oracle {
  public:
@@ -34,6 +35,8 @@ class Oracle {
   void stored(ps::ServerId server, const ps::Envelope& event);
   /// A worker's source is to compute a step, or a test; `weights` by layer.
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
+  /// A stage is to begin a step; its samples come out in its gradients.
+  void computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor> weights);
   void evaluates(ps::WorkerId worker, std::span<const Tensor> weights);
   /// The coordinator has heard that a piece of work is done, whether it could say so or not.
   void completed(const ps::Endpoint& worker, uint64_t number);
@@ -48,6 +51,8 @@ class Oracle {
   const std::optional<std::string>& violation() const { return violation_; }
 
  private:
+  bool replica_completed(ps::WorkerId worker, ps::Step step) const;
+  uint64_t seed_of(ps::WorkerId worker, ps::Step step) const;
   struct Dealt {
     ps::Work work;
     std::shared_ptr<const ps::Layout> layout;

@@ -175,8 +175,8 @@ std::vector<double> Oracle::reduced_gradient(const ps::Slice& slice, ps::Step st
   std::vector<double> sum(static_cast<size_t>(slice.count()));
   for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
     const auto dealt = steps_.find({w, step});
-    if (dealt == steps_.end()) continue;
-    const std::vector<float> whole = gradient(work_seed(run_seed_, step, w), samples_of(dealt->second.work),
+    if (dealt == steps_.end() || !scenario_.computes(w, slice.layer)) continue;
+    const std::vector<float> whole = gradient(seed_of(w, step), samples_of(dealt->second.work),
                                               slice.layer, scenario_.coordinator.layers[slice.layer].count, {});
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += whole[static_cast<size_t>(slice.begin) + i];
   }

@@ -38,8 +38,9 @@ int64_t ReferenceSlice::updates_before(ps::Step step) const {
 }
 
 bool ReferenceServer::complete(const ReferenceSlice& slice, ps::Step step) const {
+  const uint32_t stage = layout->stage_of_layer(slice.slice().layer);
   for (ps::WorkerId w = 0; w < workers.size(); ++w)
-    if (workers[w] != 0 && !slice.has(w, step)) return false;
+    if (workers[w] != 0 && w % layout->stages == stage && !slice.has(w, step)) return false;
   return true;
 }
 

@@ -71,6 +71,36 @@ ps::DealerOptions draw_dealer(Random& random, size_t workers) {
   return dealer;
 }
 
+/// Makes each worker a replica of several: a pipeline. Clipping and skipping need every layer to wait for the group.
+void cut_into_stages(Random& random, Scenario& s) {
+  ps::CoordinatorOptions& c = s.coordinator;
+  const auto layers = static_cast<ps::LayerId>(c.layers.size());
+  const auto stages = static_cast<uint32_t>(between(random, 2, std::min<int64_t>(layers, 3)));
+  const size_t replicas = std::min<size_t>(c.dealer.worker_batch.size(), 2);
+  const std::vector<int64_t> batches(c.dealer.worker_batch.begin(),
+                                     c.dealer.worker_batch.begin() + static_cast<std::ptrdiff_t>(replicas));
+  c.dealer.global_batch = std::accumulate(batches.begin(), batches.end(), int64_t{0});
+  c.dealer.worker_batch.clear();
+  for (const int64_t batch : batches) c.dealer.worker_batch.insert(c.dealer.worker_batch.end(), stages, batch);
+  c.layout.stages = stages;
+  for (ps::LayerId layer = 0; layer < layers; ++layer) {
+    const uint32_t stage = layer * stages / layers;
+    c.layout.stage_of.push_back(stage);
+    if (s.stage.plan.chunks.size() == stage) s.stage.plan.chunks.push_back({layer, layer});
+    ++s.stage.plan.chunks.back().last;
+  }
+  const char* name = one_of(random, std::vector{"1f1b", "gpipe", "zb-h1", "sequential"});
+  const auto micro_batches = static_cast<uint32_t>(between(random, 1, 3));
+  s.stage.plan.schedule = std::make_shared<const ps::Schedule>(
+      *ps::make_schedule({.name = name, .stages = stages, .micro_batches = micro_batches}));
+  s.stage.strict = random.chance(0.2);
+  s.stage.evaluation_batch = between(random, 1, 4);
+  s.stage.stall_ms = 0;  // whoever is gone is found missing otherwise
+  if (c.clip_norm == 0 && !c.skip_non_finite) return;
+  c.policies.assign(layers, {Mode::sync});
+  c.changes.clear();
+}
+
 template <class M>
 size_t index_of() {
   return ps::Message(M{}).index();
@@ -109,7 +139,8 @@ void draw_mishaps(Random& random, Scenario& scenario) {
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
   }
-  if (random.chance(0.15)) {
+  const bool only_sync = scenario.stages() > 1 && scenario.needs_verdict();
+  if (random.chance(0.15) && !only_sync) {
     Mishap change;
     change.kind = Mishap::Kind::change_policies;
     change.rules = draw_rules(random, scenario.coordinator.layers, all_reduce);
@@ -207,7 +238,7 @@ void spread(Random& random, Scenario& s) {
     if (c.replicas || c.servers_reload) s.hosts[0].takes_servers = true;
   }
   s.all_reduce = false;
-  if (random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
+  if (s.stages() == 1 && random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
   const std::vector<Mishap> before = std::exchange(s.mishaps, {});
   for (const Mishap& m : before)
     if (m.kind == Mishap::Kind::change_policies || m.kind == Mishap::Kind::stop ||
@@ -326,6 +357,8 @@ Scenario make_scenario(uint64_t seed) {
   s.heal_us = between(random, 50, 400) * kMs;
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
   s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
+  Random stages(derive_seed(seed, "stages"));
+  if (!all_reduce && !s.resumes && stages.chance(0.2)) cut_into_stages(stages, s);
   draw_mishaps(random, s);
   draw_coordinator_crashes(s);
   Random hosts(derive_seed(seed, "hosts"));
@@ -364,8 +397,12 @@ std::string describe(const Scenario& s) {
               c.layout.fuse_bytes, "\n  ", c.dealer.train_samples, " samples, ", c.dealer.epochs, " epochs, max_steps ",
               c.dealer.max_steps, "; checkpoint every ", c.checkpoint_every_steps, " steps, evaluation every ",
               c.evaluate_every_epochs, " epochs of ", c.test_samples, " samples\n");
+  if (s.stages() > 1)
+    text += cat("  ", s.stages(), " stages a replica, ", s.stage.plan.schedule->name, ", ",
+                s.stage.plan.schedule->micro_batches, " micro-batches", s.stage.strict ? ", strictly" : "", "\n");
   for (size_t i = 0; i < c.layers.size(); ++i)
     text += cat("  ", c.layers[i].name, ": ", c.layers[i].count, " parameters, ", describe(c.policies[i]),
+                s.stages() > 1 ? cat(", stage ", c.layout.stage_of[i]) : "",
                 s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <troupe/ps/control/coordinator_core.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/param/shard.h>
 #include <troupe/ps/transport/simulated_transport.h>
 
@@ -67,7 +68,14 @@ struct Scenario {
   bool resumes = false;     ///< another run goes on from its last checkpoint
   /// Of a run over several processes; empty: all in one. The first `coordinator.roster.nodes` begin, the rest may join.
   std::vector<Host> hosts;
+  ps::StageOptions stage;   ///< where `coordinator.layout.stages` workers make up a replica
 
+  uint32_t stages() const { return coordinator.layout.stages; }
+  /// By whose number its work is drawn.
+  ps::WorkerId replica(ps::WorkerId worker) const { return worker / stages(); }
+  bool computes(ps::WorkerId worker, ps::LayerId layer) const {
+    return stages() == 1 || worker % stages() == coordinator.layout.stage_of[layer];
+  }
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }
   size_t servers() const { return coordinator.layout.servers; }
   bool over_hosts() const { return !hosts.empty(); }
