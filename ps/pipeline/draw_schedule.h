@@ -6,8 +6,8 @@
 
 namespace troupe::ps {
 
-/// A schedule as the table that one finds in papers: a line a stage, a column a unit of time, "." where the stage idles.
-/// 1F1B on 2 stages, 2 micro-batches, all times 1:
+/// A schedule as the table that one finds in papers: a line a stage, a column a unit of time, "." where the stage
+/// idles. 1F1B on 2 stages, 2 micro-batches, all times 1:
 ///
 ///     stage 0 | F0 F1 .  .  I0 W0 .  I1 W1
 ///     stage 1 | .  F0 I0 W0 F1 I1 W1 .  .
