@@ -16,8 +16,8 @@ double broadcast_s(double bytes, double n, double bytes_per_s);
 /// al., BytePS, OSDI 2020).
 /// Servers on the k machines only: max(bytes / bandwidth, n bytes / (k bandwidth)).
 double servers_apart_s(double bytes, double n, double k, double bytes_per_s);
-/// Servers on all n + k machines, with the best split between both kinds: 2 n (n-1) bytes / ((n^2 + k n - 2 k) bandwidth).
-/// It is all_reduce for k = 0, and servers_apart for k = n.
+/// Servers on all n + k machines, with the best split between both kinds: 2 n (n-1) bytes / ((n^2 + k n - 2 k)
+/// bandwidth). It is all_reduce for k = 0, and servers_apart for k = n.
 double servers_everywhere_s(double bytes, double n, double k, double bytes_per_s);
 
 }  // namespace troupe::ps

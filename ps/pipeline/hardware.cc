@@ -33,6 +33,7 @@ const std::vector<Key>& all_keys() {
       {"memory_gb", &Hardware::memory_gb},
       {"peak_tflops", &Hardware::peak_tflops},
       {"efficiency", &Hardware::efficiency, 1},
+      {"bytes_a_value", &Hardware::bytes_a_value, 4},
       {"memory_gb_per_s", &Hardware::memory_gb_per_s},
       {"link_gb_per_s", &Hardware::link_gb_per_s},
       {"network_gb_per_s", &Hardware::network_gb_per_s},
@@ -96,6 +97,9 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& name) 
     return fail(ErrorKind::invalid,
                 cat(name, ": a description of hardware also needs ", list, "; configs/hardware has examples"));
   }
+  if (hardware.bytes_a_value != 2 && hardware.bytes_a_value != 4)
+    return fail(ErrorKind::invalid,
+                cat(name, ": bytes_a_value = ", hardware.bytes_a_value, ": 2 (bf16, fp16) or 4 (fp32)"));
   if (hardware.devices_per_node > hardware.devices || hardware.devices % hardware.devices_per_node != 0)
     return fail(ErrorKind::invalid, cat(name, ": devices = ", hardware.devices,
                                         " is no multiple of devices_per_node = ", hardware.devices_per_node));

@@ -15,6 +15,7 @@ struct Hardware {
   double memory_gb = 16;         ///< of a device
   double peak_tflops = 1;        ///< of a device, in the precision that is trained in
   double efficiency = 0.6;       ///< share of the peak that large matrix products reach
+  int64_t bytes_a_value = 4;     ///< in that precision: 2 or 4
   double memory_gb_per_s = 100;  ///< between a device and its memory
   double link_gb_per_s = 10;     ///< a device to others of its node, each way
   double network_gb_per_s = 1;   ///< a device to other nodes, each way: a node's links divided by its devices

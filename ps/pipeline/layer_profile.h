@@ -8,7 +8,8 @@
 
 namespace troupe::ps {
 
-/// What one layer, or a few that cannot be cut apart, costs for one micro-batch, measured or estimated. Times in seconds.
+/// What one layer, or a few that cannot be cut apart, costs for one micro-batch, measured or estimated. Times in
+/// seconds.
 struct LayerCost {
   std::string name;
   uint32_t layers = 1;  ///< of the model

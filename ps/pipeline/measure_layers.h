@@ -16,10 +16,10 @@ struct MeasureOptions {
   double seconds = 2;       ///< to spend; at least three passes are made
 };
 
-/// Runs micro-batches through the model on this thread, on the CPU, and takes the times between every two places where it
-/// can be cut, as a stage would compute them: reading the samples is in the first row's forward, the loss in the last
-/// row's. Times are medians over the passes after a first one that is not counted; bytes are what the buffers held.
-/// `now_s` is a clock, in seconds from anywhere. Nothing else should allocate buffers meanwhile.
+/// Runs micro-batches through the model on this thread, on the CPU, and takes the times between every two places
+/// where it can be cut, as a stage would compute them: reading the samples is in the first row's forward, the loss in
+/// the last row's. Times are medians over the passes after a first one that is not counted; bytes are what the
+/// buffers held. `now_s` is a clock, in seconds from anywhere. Nothing else should allocate buffers meanwhile.
 LayerProfile measure_layers(std::shared_ptr<const nn::Model> model, std::shared_ptr<const nn::Dataset> data,
                             const MeasureOptions& options, const std::function<double()>& now_s);
 

@@ -37,24 +37,29 @@ double ModelLoad::forward_flops() const {
   return sum;
 }
 
-ModelLoad transformer_load(const TransformerShape& shape) {
+ModelLoad transformer_load(const TransformerShape& shape, double bytes_a_value) {
   const auto s = static_cast<double>(shape.context), h = static_cast<double>(shape.width);
   const auto v = static_cast<double>(shape.vocabulary);
-  ModelLoad load{.name = cat("transformer, ", shape.layers, " layers of width ", shape.width),
+  ModelLoad load{.name = cat("transformer of ", shape.layers, " blocks, width ", shape.width, ", ", shape.heads,
+                             " heads, context ", shape.context),
                  .heads = shape.heads,
-                 .bytes_a_value = 2};
-  LayerLoad embedding{.name = "embedding", .parameters = (v + s) * h, .whole_bytes = s * h, .output_bytes = 2 * s * h};
-  embedding.recomputes = false;
+                 .bytes_a_value = bytes_a_value};
+  LayerLoad embedding{.name = "embedding", .whole_bytes = s * h, .output_bytes = 2 * s * h, .recomputes = false};
+  embedding.parameters = (shape.learned_positions ? v + s : v) * h;
   load.layers.push_back(embedding);
   const LayerLoad block = transformer_block(shape);
   for (int64_t k = 1; k <= shape.layers; ++k) {
     load.layers.push_back(block);
     load.layers.back().name = cat("block", k);
   }
-  LayerLoad head{.name = "head", .shared_parameters = v * h, .forward_flops = 2 * s * h * v};
+  LayerLoad head{.name = "head", .forward_flops = 2 * s * h * v, .recomputes = false};
+  (shape.tied ? head.shared_parameters : head.parameters) = v * h;
   head.whole_bytes = 4 * s * h, head.split_bytes = 4 * s * v, head.weight_bytes = 2 * s * h + 4 * s * v;
-  head.recomputes = false;
   load.layers.push_back(head);
+  for (LayerLoad& layer : load.layers)
+    for (double* bytes :
+         {&layer.whole_bytes, &layer.split_bytes, &layer.attention_bytes, &layer.weight_bytes, &layer.output_bytes})
+      *bytes *= bytes_a_value / 2;
   return load;
 }
 
@@ -83,8 +88,8 @@ ModelLoad profile_load(const LayerProfile& profile, const std::string& name) {
   return load;
 }
 
-ModelLoad model_load(const nn::Model& model, const std::string& name) {
-  ModelLoad load{.name = name};
+ModelLoad model_load(const nn::Model& model, const std::string& name, double bytes_a_value) {
+  ModelLoad load{.name = name, .bytes_a_value = bytes_a_value};
   std::vector<size_t> ends = model.cuts();
   ends.push_back(model.layers().size());
   size_t first = 0;
@@ -94,11 +99,11 @@ ModelLoad model_load(const nn::Model& model, const std::string& name) {
     for (; first < end; ++first) {
       block.parameters += static_cast<double>(model.layers()[first].count);
       block.forward_flops += 2 * static_cast<double>(model.work(first));
-      block.whole_bytes += 4 * static_cast<double>(model.outputs(first));
+      block.whole_bytes += bytes_a_value * static_cast<double>(model.outputs(first));
     }
     block.weight_bytes = block.whole_bytes;
     const Shape& output = end < model.layers().size() ? model.shape_at(end) : model.output_shape();
-    block.output_bytes = 4 * static_cast<double>(output.count());
+    block.output_bytes = bytes_a_value * static_cast<double>(output.count());
     load.layers.push_back(block);
   }
   return load;

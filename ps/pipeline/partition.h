@@ -52,9 +52,9 @@ Result<Partition> partition_by_counts(std::span<const LayerCost> layers, std::sp
 /// How many of the model's layers each stage has: what parallel.cuts takes.
 std::vector<int64_t> layer_counts(std::span<const LayerCost> layers, const Partition& partition);
 
-/// A better partition than `current`, when `measured` (seconds a micro-batch, by stage) says that the slowest stage takes
-/// more than 1 + `threshold` times what it would in that better one. Layer times are scaled so that each stage's sum is
-/// the measured one. For runs without replicated stages.
+/// A better partition than `current`, when `measured` (seconds a micro-batch, by stage) says that the slowest stage
+/// takes more than 1 + `threshold` times what it would in that better one. Layer times are scaled so that each
+/// stage's sum is the measured one. For runs without replicated stages.
 std::optional<Partition> better_partition(std::span<const LayerCost> layers, const Partition& current,
                                           std::span<const double> measured, double threshold);
 

@@ -6,8 +6,8 @@
 
 namespace troupe::ps {
 
-/// What a person wants to know of a plan, a line each: memory and whether it fits, step time, both bubbles, communication
-/// (of replicas also through servers), what limits it.
+/// What a person wants to know of a plan, a line each: memory and whether it fits, step time, both bubbles,
+/// communication (of replicas also through servers), what limits it.
 std::string plan_report(const PlanTask& task, const Plan& plan);
 
 /// Plans as a table, a line each.

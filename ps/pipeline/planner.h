@@ -37,8 +37,8 @@ struct PlanTask {
   std::optional<LayerProfile> measured;  ///< times of the layers, instead of the hardware's; a row a LayerLoad
   std::vector<int64_t> counts;           ///< layers of each chunk; empty: cut by time
   std::optional<Schedule> schedule;      ///< checked; instead of the one that the composition names
-  /// The gradient of a stage's input leaves before its weights' gradients are made, as Troupe's stages send it. False: as
-  /// the schedule says, which for those with fused backwards is what papers count with.
+  /// The gradient of a stage's input leaves before its weights' gradients are made, as Troupe's stages send it.
+  /// False: as the schedule says, which for those with fused backwards is what papers count with.
   bool gradients_first = false;
 };
 
@@ -77,10 +77,10 @@ struct Plan {
 
 /// Predicts one step. Time of a pass over a layer: its FLOPs at the hardware's efficiency, plus its activations once
 /// written and once read at the speed of memory, plus what a tensor group exchanges; measured times replace these. The
-/// schedule is the one that would run, timed by `simulate`: gradients are exchanged as soon as a chunk has them. Memory:
-/// 16 bytes a parameter (Adam; mixed precision or fp32) as ZeRO shards them (arXiv 1910.02054), and the schedule's peak
-/// of activations. An `invalid` error for a composition that cannot be: more chunks than layers, heads that do not
-/// divide, a schedule's own conditions.
+/// schedule is the one that would run, timed by `simulate`: gradients are exchanged as soon as a chunk has them.
+/// Memory: 16 bytes a parameter (Adam; mixed precision or fp32) as ZeRO shards them (arXiv 1910.02054), and the
+/// schedule's peak of activations. An `invalid` error for a composition that cannot be: more chunks than layers,
+/// heads that do not divide, a schedule's own conditions.
 Result<Plan> plan(const PlanTask& task, const Composition& composition);
 /// The same; where it does not fit, without the times, which cost most of the work.
 Result<Plan> plan_if_it_fits(const PlanTask& task, const Composition& composition);

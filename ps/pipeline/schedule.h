@@ -86,8 +86,8 @@ std::vector<uint32_t> weight_versions(const Schedule& schedule, uint32_t chunk);
 /// How many versions of its weights the chunk holds at most at a time; 1 where steps are flushed.
 uint32_t weight_copies(const Schedule& schedule, uint32_t chunk);
 
-/// "F3", "I3", "W3", "R3" (all_reduce), "S3" (step), "sendF3", "recvI3"; with more chunks than stages "F3.1", where 1 is
-/// the chunk.
+/// "F3", "I3", "W3", "R3" (all_reduce), "S3" (step), "sendF3", "recvI3"; with more chunks than stages "F3.1", where 1
+/// is the chunk.
 std::string action_text(const Schedule& schedule, const Action& action);
 
 }  // namespace troupe::ps

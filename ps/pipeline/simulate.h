@@ -39,9 +39,9 @@ struct SimulateOptions {
   bool keep_spans = false;
 };
 
-/// Runs a schedule that has passed `check` on `times`, one a chunk. A forward waits for that of the chunk before and its
-/// transfer, a backward for that of the chunk after, the last chunk's for its own forward. Cost: O(actions), 0.1 us each
-/// (work-conserving: O(actions log stages), about 1 us each).
+/// Runs a schedule that has passed `check` on `times`, one a chunk. A forward waits for that of the chunk before and
+/// its transfer, a backward for that of the chunk after, the last chunk's for its own forward. Cost: O(actions), 0.1
+/// us each (work-conserving: O(actions log stages), about 1 us each).
 Timing simulate(const Schedule& schedule, const std::vector<ChunkTimes>& times, const SimulateOptions& options = {});
 /// The same times on all chunks.
 Timing simulate(const Schedule& schedule, const ChunkTimes& times, const SimulateOptions& options = {});

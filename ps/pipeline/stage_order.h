@@ -9,7 +9,7 @@ namespace troupe::ps {
 
 enum class StageRule : uint8_t {
   strict,  ///< exactly the schedule's order
-  work_conserving,  ///< where that has to wait, what can run: an input's gradient, the next forward, a weight's gradient, in this order
+  work_conserving,  ///< where that has to wait: a gradient of an input, else the next forward, else one of a weight
 };
 
 /// Decides what a stage runs next, from what it has run and what has arrived. The same object serves a stage actor and

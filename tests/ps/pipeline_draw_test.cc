@@ -30,8 +30,8 @@ size_t count(const std::string& text, const std::string& part) {
 BOOST_AUTO_TEST_CASE(OneForwardOneBackwardIsDrawnAsInThePapers) {
   const Schedule s = made("1f1b", 2, 2);
   BOOST_TEST(draw_text(s, timed(s)) ==
-             "stage 0 | F0 F1 .  .  I0 W0 I1 W1\n"
-             "stage 1 | .  F0 I0 W0 F1 I1 W1 .\n");
+             "stage 0 | F0 F1 .  .  I0 W0 .  I1 W1\n"
+             "stage 1 | .  F0 I0 W0 F1 I1 W1 .  .\n");
 }
 
 BOOST_AUTO_TEST_CASE(ZeroBubbleFillsItsColumns) {

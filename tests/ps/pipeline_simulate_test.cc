@@ -156,7 +156,8 @@ BOOST_AUTO_TEST_CASE(AllReducesRunBesideTheBackwardsOfOtherChunks) {
   const ChunkTimes times{.forward = 1, .backward_input = 1, .backward_weight = 1, .all_reduce = 2, .step = 0.5};
   // One stage, one chunk: nothing to hide behind.
   BOOST_TEST(simulate(made("1f1b", 1, 2), times).makespan == 2 * 3 + 2 + 0.5);
-  // Two chunks of one stage: one's all-reduce hides behind the other's backward, its step behind the other's all-reduce.
+  // Two chunks of one stage: one's all-reduce hides behind the other's backward, its step behind the other's
+  // all-reduce.
   BOOST_TEST(simulate(made("zb-v", 1, 1, 2), times).makespan == 6 + 2 + 0.5);
 }
 

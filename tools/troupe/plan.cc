@@ -22,7 +22,7 @@ struct PlanArguments {
   bool draw = false, search = false;
   uint32_t tensor = 1, zero = 0;
   bool sequence_parallel = false;
-  std::string recompute = "none";
+  std::string recompute;  ///< empty: as the config says
   uint64_t top = 10;
 };
 
@@ -41,12 +41,22 @@ Status draw(const PlanArguments& a, const ps::Schedule& schedule) {
   return {};
 }
 
-Result<ps::ModelLoad> load_of(const ps::RunConfig& config) {
-  const auto data = ps::load_dataset(ps::data_options(config));
-  if (!data) return tl::unexpected(data.error());
-  const auto model = nn::make_model(ps::model_spec(config, data->train->sample_shape(), data->train->classes()));
-  if (!model) return tl::unexpected(model.error());
-  return ps::model_load(*model, config.model.kind);
+/// A transformer whose vocabulary is given needs no data to be there.
+Result<ps::ModelLoad> load_of(const ps::RunConfig& config, double bytes_a_value) {
+  const ps::ModelSection& m = config.model;
+  ps::TransformerShape shape{m.layers, m.width, m.heads, m.context, m.vocabulary, m.tied, m.positions == "learned"};
+  const bool gpt = m.kind == "gpt";
+  if (!gpt || m.vocabulary == 0) {
+    const auto data = ps::load_dataset(ps::data_options(config));
+    if (!data) return tl::unexpected(data.error());
+    shape.vocabulary = data->train->classes();
+    if (!gpt) {
+      const auto model = nn::make_model(ps::model_spec(config, data->train->sample_shape(), data->train->classes()));
+      if (!model) return tl::unexpected(model.error());
+      return ps::model_load(*model, m.kind, bytes_a_value);
+    }
+  }
+  return ps::transformer_load(shape, bytes_a_value);
 }
 
 Result<ps::PlanTask> task_of(const PlanArguments& a, const ps::RunConfig& config) {
@@ -63,10 +73,16 @@ Result<ps::PlanTask> task_of(const PlanArguments& a, const ps::RunConfig& config
     task.measured = std::move(*profile);
     return task;
   }
-  auto load = load_of(config);
+  auto load = load_of(config, static_cast<double>(task.hardware.bytes_a_value));
   if (!load) return tl::unexpected(load.error());
   task.model = std::move(*load);
   return task;
+}
+
+/// every_n keeps less than full, and remakes as much.
+ps::Recompute recompute_of(const std::string& word) {
+  if (word == "none") return ps::Recompute::none;
+  return word == "selective" ? ps::Recompute::selective : ps::Recompute::full;
 }
 
 /// One replica is parallel.workers / parallel.stages; a step's batch is dealt out to all, in micro-batches.
@@ -80,9 +96,7 @@ ps::Composition composition_of(const PlanArguments& a, const ps::RunConfig& conf
   const int64_t parts = config.parallel.replicas() * schedule.micro_batches;
   c.micro_batch = (config.train.batch_size + parts - 1) / parts;
   c.tensor = a.tensor, c.zero = a.zero, c.sequence_parallel = a.sequence_parallel;
-  c.recompute = a.recompute == "none"   ? ps::Recompute::none
-                : a.recompute == "full" ? ps::Recompute::full
-                                        : ps::Recompute::selective;
+  c.recompute = recompute_of(a.recompute.empty() ? config.model.recompute : a.recompute);
   return c;
 }
 
@@ -138,8 +152,9 @@ void add_options(CLI::App& command, PlanArguments& a) {
       ->capture_default_str()
       ->check(CLI::Range(0, 3));
   command.add_flag("--sequence-parallel", a.sequence_parallel, "With --tensor: share what the group would all hold");
-  command.add_option("--recompute", a.recompute, "Activations made again in the backward pass")
-      ->capture_default_str()
+  command
+      .add_option("--recompute", a.recompute,
+                  "Activations made again in the backward pass, if other than model.recompute")
       ->check(CLI::IsMember({"none", "selective", "full"}));
 }
 
