@@ -54,7 +54,7 @@ void Oracle::check_clocks(const ps::Endpoint& successor, const ps::ShardImage& i
   const bool crashes = std::ranges::any_of(scenario_.mishaps, [](const Mishap& m) {
     return m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator;
   });
-  std::vector<ps::Step> dealt(scenario_.workers(), std::max(rebased_, last_step_ < 0 ? 0 : ps::Step{0}));
+  std::vector<ps::Step> dealt(scenario_.workers(), rebased_);
   for (const auto& [key, work] : steps_) dealt[key.first] = std::max(dealt[key.first], key.second + 1);
   const ps::Step furthest = *std::ranges::max_element(dealt);
   for (const ps::ShardImage::Parcel& p : image.parcels)
