@@ -22,9 +22,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.x << " * " << c.w << " stride " << c.geometry.stride << " padding " << c.geometry.padding;
 }
 
-const Case kCases[] = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {}},        {{3, 2, 7, 5}, {4, 2, 3, 3}, {1, 1}},
-                       {{2, 3, 9, 8}, {5, 3, 3, 2}, {2, 0}},    {{2, 1, 6, 6}, {2, 1, 5, 5}, {1, 3}},
-                       {{2, 4, 5, 5}, {3, 4, 1, 1}, {2, 0}},    {{1, 2, 7, 7}, {2, 2, 2, 2}, {3, 1}},
+const Case kCases[] = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {}},     {{3, 2, 7, 5}, {4, 2, 3, 3}, {1, 1}},
+                       {{2, 3, 9, 8}, {5, 3, 3, 2}, {2, 0}}, {{2, 1, 6, 6}, {2, 1, 5, 5}, {1, 3}},
+                       {{2, 4, 5, 5}, {3, 4, 1, 1}, {2, 0}}, {{1, 2, 7, 7}, {2, 2, 2, 2}, {3, 1}},
                        {{0, 2, 5, 5}, {3, 2, 3, 3}, {1, 0}}};
 
 }  // namespace
@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(ConvolutionsAreTheCpus) {
           const Tensor bias = has_bias ? exact(3, {c.w[0]}, dtype) : Tensor{};
           Tensor expected = unwritten(c.y(), dtype), y = empty_on(stream, c.y(), dtype);
           cpu_ops().conv(cpu, x, w, bias, c.geometry, epilogue, expected);
-          op.conv(stream, on(stream, x), on(stream, w), has_bias ? on(stream, bias) : Tensor{}, c.geometry, epilogue, y);
+          op.conv(stream, on(stream, x), on(stream, w), has_bias ? on(stream, bias) : Tensor{}, c.geometry, epilogue,
+                  y);
           BOOST_TEST(difference(y, expected, 2e-6) == "", c);
         }
 }

@@ -24,7 +24,8 @@ BOOST_AUTO_TEST_CASE(TheNumbersAreTheCpusWhereverATensorBegins) {
         for (Place place : kPlaces) {
           EmulatedStream stream(1);
           const Tensor x = exact(1, {n}, dtype);
-          Tensor expected = unwritten({n}, dtype), y = empty_on(stream, {n}, dtype, place), in_place = on(stream, x, place);
+          Tensor expected = unwritten({n}, dtype), y = empty_on(stream, {n}, dtype, place),
+                 in_place = on(stream, x, place);
           cpu_ops().dropout(cpu, x, 0.3, 0x123456789abcdef, first, expected);
           op.dropout(stream, on(stream, x, place), 0.3, 0x123456789abcdef, first, y);
           op.dropout(stream, in_place, 0.3, 0x123456789abcdef, first, in_place);

@@ -57,8 +57,8 @@ BOOST_AUTO_TEST_CASE(GradientsAreAddedInTheOrderOfTheIds) {
           EmulatedStream stream(c.rows + c.ids);
           const Tensor ids = ids_for(c, 3), dy = exact(1, {c.ids, c.width}, dtype);
           Tensor expected = exact(2, {c.rows, c.width}, dtype);
-          Tensor dtable = write == Write::add ? on(stream, expected, place)
-                                              : empty_on(stream, {c.rows, c.width}, dtype, place);
+          Tensor dtable =
+              write == Write::add ? on(stream, expected, place) : empty_on(stream, {c.rows, c.width}, dtype, place);
           cpu_ops().embedding_gradient(cpu, ids, dy, write, expected);
           op.embedding_gradient(stream, on(stream, ids), on(stream, dy, place), write, dtable);
           BOOST_TEST(same_bits(dtable, expected), c);

@@ -17,7 +17,8 @@ const Shape kShapes[] = {{0, 10}, {1, 1}, {19, 10}, {9, 64}, {3, 1023}, {2, 1500
 Tensor labels_for(const Shape& shape) {
   Random random(3);
   Tensor labels = Tensor::empty({shape[0]}, DType::i32);
-  for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(static_cast<uint64_t>(shape[1])));
+  for (int32_t& label : labels.span<int32_t>())
+    label = static_cast<int32_t>(random.below(static_cast<uint64_t>(shape[1])));
   return labels;
 }
 

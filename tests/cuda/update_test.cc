@@ -82,10 +82,10 @@ BOOST_AUTO_TEST_CASE(MomentumIsTheServersWithAndWithoutNesterov) {
     ps::OptimizerOptions options = named("sgd");
     options.momentum = 0.9;
     options.nesterov = nesterov;
-    BOOST_TEST(unlike_server(options, [&](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w,
-                                          States& state) {
-                 op.momentum(stream, {s, 0.9, nesterov}, g, w, state[0]);
-               }) == "");
+    BOOST_TEST(
+        unlike_server(options, [&](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w, States& state) {
+          op.momentum(stream, {s, 0.9, nesterov}, g, w, state[0]);
+        }) == "");
   }
 }
 
@@ -100,22 +100,22 @@ BOOST_AUTO_TEST_CASE(AdamAndAdamWAreTheServers) {
 }
 
 BOOST_AUTO_TEST_CASE(AdagradIsTheServers) {
-  BOOST_TEST(unlike_server(named("adagrad"), [](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w,
-                                                States& state) {
-               op.adagrad(stream, {s, 1e-8}, g, w, state[0]);
-             }) == "");
+  BOOST_TEST(unlike_server(named("adagrad"),
+                           [](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w, States& state) {
+                             op.adagrad(stream, {s, 1e-8}, g, w, state[0]);
+                           }) == "");
 }
 
 BOOST_AUTO_TEST_CASE(RmspropIsTheServersWithAndWithoutMomentum) {
   for (double momentum : {0.0, 0.9}) {
     ps::OptimizerOptions options = named("rmsprop");
     options.momentum = momentum;
-    BOOST_TEST(unlike_server(options, [&](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w,
-                                          States& state) {
-                 Tensor none;
-                 op.rmsprop(stream, {s, options.alpha, options.epsilon, momentum}, g, w, state[0],
-                            momentum > 0 ? state[1] : none);
-               }) == "");
+    BOOST_TEST(
+        unlike_server(options, [&](Stream& stream, const Step& s, int64_t, const Tensor& g, Tensor& w, States& state) {
+          Tensor none;
+          op.rmsprop(stream, {s, options.alpha, options.epsilon, momentum}, g, w, state[0],
+                     momentum > 0 ? state[1] : none);
+        }) == "");
   }
 }
 
@@ -145,9 +145,8 @@ BOOST_AUTO_TEST_CASE(OneStepIsOneKernel) {
 BOOST_AUTO_TEST_CASE(StateOfAnotherSizeFailsWithItsValues) {
   EmulatedStream stream(1);
   Tensor w = empty_on(stream, {4}, DType::f32), sum = empty_on(stream, {3}, DType::f32);
-  BOOST_TEST(failure_without("an optimizer's state is [3], expected as many elements as [4]", [&] {
-               op.adagrad(stream, {}, w, w, sum);
-             }) == "");
+  BOOST_TEST(failure_without("an optimizer's state is [3], expected as many elements as [4]",
+                             [&] { op.adagrad(stream, {}, w, w, sum); }) == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

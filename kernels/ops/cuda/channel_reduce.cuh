@@ -1,6 +1,6 @@
 #pragma once
-#include <troupe/kernels/ops/cuda/team.cuh>
 #include <troupe/kernels/ops/internal/tensors.h>
+#include <troupe/kernels/ops/cuda/team.cuh>
 
 /// One number (or a few) a channel of a tensor [outer, channels, inner], over all of its elements, in two steps: blocks
 /// reduce slabs of each channel, then the slabs of each are merged. How the slabs are cut depends on the shape

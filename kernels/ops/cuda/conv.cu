@@ -1,6 +1,6 @@
-#include <troupe/kernels/ops/cuda/conv.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/conv.cuh>
 
 namespace troupe::ops::cuda {
 namespace {
@@ -75,9 +75,8 @@ void swap(Stream& stream, int64_t a, int64_t b, int64_t inner, F f, const Tensor
 // [o, images x places] of dy [images, o, oh, ow].
 Tensor by_output(Stream& stream, const PatchShape& s, int64_t outputs, const Tensor& dy) {
   Tensor rows = stream.empty({outputs, s.columns()}, dy.dtype());
-  dispatch(dy.dtype(), [&](auto zero) {
-    swap<decltype(zero)>(stream, s.images, outputs, s.places(), Unchanged{}, dy, rows);
-  });
+  dispatch(dy.dtype(),
+           [&](auto zero) { swap<decltype(zero)>(stream, s.images, outputs, s.places(), Unchanged{}, dy, rows); });
   return rows;
 }
 

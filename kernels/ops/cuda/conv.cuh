@@ -33,8 +33,8 @@ __global__ void gather_patches(PatchShape s, bool small, const T* x, T* col) {
     }
 }
 
-/// x = every element of `col` summed up at the pixel that it would be gathered from, in the order of its rows; a thread a
-/// pixel. Overwrites.
+/// x = every element of `col` summed up at the pixel that it would be gathered from, in the order of its rows; a thread
+/// a pixel. Overwrites.
 template <class T>
 __global__ void sum_patches(PatchShape s, bool small, const T* col, T* x) {
   const int64_t k = thread_number();
@@ -54,8 +54,8 @@ __global__ void sum_patches(PatchShape s, bool small, const T* col, T* x) {
   x[k] = sum;
 }
 
-/// y[b, a, i] = f(a, x[a, b, i]) for x [a, b, inner]: the first two dimensions change places. Overwrites; runs of `inner`
-/// stay together, so that both sides are read and written in order for all but the smallest images.
+/// y[b, a, i] = f(a, x[a, b, i]) for x [a, b, inner]: the first two dimensions change places. Overwrites; runs of
+/// `inner` stay together, so that both sides are read and written in order for all but the smallest images.
 template <class T, class F>
 __global__ void swap_first_two(int64_t n, bool small, int64_t a, int64_t b, int64_t inner, F f, const T* x, T* y) {
   const int64_t k = thread_number();

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include <troupe/kernels/ops/cuda/dropout.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/dropout.cuh>
 
 namespace troupe::ops::cuda {
 namespace {

@@ -24,8 +24,8 @@ __device__ inline PhiloxWords philox(uint64_t block, uint64_t seed) {
   return {{c0, c1, c2, c3}};
 }
 
-/// ops/dropout.h: a thread draws one Philox block and decides on the (at most) four elements that are its; overwrites y,
-/// which may be x. kPacked: first is a multiple of 4, and packs of 4 may begin at x and y.
+/// ops/dropout.h: a thread draws one Philox block and decides on the (at most) four elements that are its; overwrites
+/// y, which may be x. kPacked: first is a multiple of 4, and packs of 4 may begin at x and y.
 template <bool kPacked, class T>
 __global__ void drop(int64_t n, uint32_t threshold, T scale, uint64_t seed, int64_t first, const T* x, T* y) {
   const int64_t block = first / 4 + thread_number(), i = 4 * block - first;

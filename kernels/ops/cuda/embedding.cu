@@ -1,8 +1,8 @@
-#include <troupe/kernels/ops/cuda/embedding.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/embedding.cuh>
 #include <troupe/kernels/ops/cuda/map.cuh>
 #include <troupe/kernels/ops/cuda/sort.cuh>
-#include <troupe/kernels/ops/cuda/tensors.h>
 
 namespace troupe::ops::cuda {
 namespace {

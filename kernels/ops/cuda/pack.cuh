@@ -9,8 +9,8 @@ namespace troupe::ops::cuda {
 
 constexpr int kBlockThreads = 256;
 
-/// Neighbours that one instruction reads or writes: at most 16 bytes, which is also what it takes to come near the speed
-/// of memory.
+/// Neighbours that one instruction reads or writes: at most 16 bytes, which is also what it takes to come near the
+/// speed of memory.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];

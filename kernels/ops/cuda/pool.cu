@@ -1,8 +1,8 @@
-#include <troupe/kernels/ops/cuda/channel_map.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/channel_map.cuh>
 #include <troupe/kernels/ops/cuda/pool.cuh>
 #include <troupe/kernels/ops/cuda/row.cuh>
-#include <troupe/kernels/ops/cuda/tensors.h>
 
 namespace troupe::ops::cuda {
 namespace {

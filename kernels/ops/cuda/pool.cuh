@@ -1,8 +1,8 @@
 #pragma once
 #include <troupe/kernels/ops/cuda/pack.cuh>
 
-/// ops/pool.h. A thread an element of the result, which it overwrites, so that gradients need no atomics: each pixel adds
-/// what the windows above it send, in the windows' order.
+/// ops/pool.h. A thread an element of the result, which it overwrites, so that gradients need no atomics: each pixel
+/// adds what the windows above it send, in the windows' order.
 namespace troupe::ops::cuda {
 
 struct PoolPlane {
@@ -36,8 +36,7 @@ __device__ void each_window(const PoolPlane& s, int64_t row, int64_t column, Vis
   const int64_t i0 = r < s.window ? 0 : (r - s.window) / s.stride + 1, i1 = min(s.oh - 1, r / s.stride);
   const int64_t j0 = c < s.window ? 0 : (c - s.window) / s.stride + 1, j1 = min(s.ow - 1, c / s.stride);
   for (int64_t i = i0; i <= i1; ++i)
-    for (int64_t j = j0; j <= j1; ++j)
-      visit(i * s.ow + j, (r - i * s.stride) * s.window + c - j * s.stride);
+    for (int64_t j = j0; j <= j1; ++j) visit(i * s.ow + j, (r - i * s.stride) * s.window + c - j * s.stride);
 }
 
 /// y, choice [planes, oh, ow] of x [planes, h, w]; n = all of y.
@@ -60,7 +59,8 @@ __global__ void max_pool_windows(int64_t n, bool small, PoolPlane s, const T* x,
 
 /// dx [planes, h, w]; n = all of dx.
 template <class T>
-__global__ void max_pool_gradient_pixels(int64_t n, bool small, PoolPlane s, const T* dy, const uint8_t* choice, T* dx) {
+__global__ void max_pool_gradient_pixels(int64_t n, bool small, PoolPlane s, const T* dy, const uint8_t* choice,
+                                         T* dx) {
   const int64_t k = thread_number();
   if (k >= n) return;
   const Pixel at = pixel_of(k, s.h, s.w, small);

@@ -1,6 +1,6 @@
 #include <troupe/kernels/ops/cuda/families.h>
-#include <troupe/kernels/ops/cuda/reduce.cuh>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/reduce.cuh>
 
 namespace troupe::ops::cuda {
 namespace {

@@ -51,7 +51,8 @@ __global__ void softmax_rows(int64_t n, int64_t classes, const T* logits, const 
     store<kWidth>(p, probabilities + r * classes + i);
   });
   if (team_lane<kTeam>() != 0) return;
-  outcome[r] = log(static_cast<double>(sums.at[0])) - (static_cast<double>(sums.at[1]) - static_cast<double>(top.value));
+  outcome[r] =
+      log(static_cast<double>(sums.at[0])) - (static_cast<double>(sums.at[1]) - static_cast<double>(top.value));
   outcome[n + r] = top.place == label && sums.at[0] == sums.at[0] ? 1 : 0;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <troupe/kernels/ops/cuda/team.cuh>
 
-/// Sorts (key, place) pairs by key, equal keys in the order they had: a radix sort of eight bits a pass, from the lowest.
-/// A warp takes a tile of the pairs; three kernels a pass: count each tile's digits, sum the counts up, move.
+/// Sorts (key, place) pairs by key, equal keys in the order they had: a radix sort of eight bits a pass, from the
+/// lowest. A warp takes a tile of the pairs; three kernels a pass: count each tile's digits, sum the counts up, move.
 namespace troupe::ops::cuda {
 
 constexpr int kDigits = 256;

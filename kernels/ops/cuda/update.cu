@@ -25,10 +25,11 @@ void step(Stream& stream, Rule rule, int64_t n, const float* g, float* w, float*
   if (n == 0) return;
   constexpr int kWide = kWidest<float>;
   if (aligned(kWide, g, w, a, b))
-    TROUPE_LAUNCH((step_elements<kWide, kStates, kWritten, Rule>), blocks_for(n, kBlockThreads * kWide), kBlockThreads, 0, stream,
-                  n, rule, g, w, a, b);
+    TROUPE_LAUNCH((step_elements<kWide, kStates, kWritten, Rule>), blocks_for(n, kBlockThreads * kWide), kBlockThreads,
+                  0, stream, n, rule, g, w, a, b);
   else
-    TROUPE_LAUNCH((step_elements<1, kStates, kWritten, Rule>), blocks_for(n), kBlockThreads, 0, stream, n, rule, g, w, a, b);
+    TROUPE_LAUNCH((step_elements<1, kStates, kWritten, Rule>), blocks_for(n), kBlockThreads, 0, stream, n, rule, g, w,
+                  a, b);
 }
 
 void sgd(Stream& stream, const Step& s, const Tensor& g, Tensor& w) {
@@ -39,8 +40,8 @@ void sgd(Stream& stream, const Step& s, const Tensor& g, Tensor& w) {
 
 void momentum(Stream& stream, const MomentumStep& s, const Tensor& g, Tensor& w, Tensor& buffer) {
   expect_f32(g, w, {&buffer});
-  const MomentumRule rule{f(s.rate),          f(s.gradient_scale),    f(s.weight_decay), f(s.momentum),
-                          s.nesterov ? 1.0f : 0.0f, s.nesterov ? f(s.momentum) : 1.0f};
+  const MomentumRule rule{f(s.rate),     f(s.gradient_scale),      f(s.weight_decay),
+                          f(s.momentum), s.nesterov ? 1.0f : 0.0f, s.nesterov ? f(s.momentum) : 1.0f};
   step<1>(stream, rule, w.count(), g.data<float>(), w.data<float>(), buffer.data<float>());
 }
 
@@ -67,8 +68,7 @@ void adagrad(Stream& stream, const AdagradStep& s, const Tensor& g, Tensor& w, T
 
 template <bool kMomentum>
 RmspropRule<kMomentum> rule_of(const RmspropStep& s) {
-  return {f(s.rate),      f(s.gradient_scale), f(s.weight_decay), f(s.alpha),
-          f(1 - s.alpha), f(s.epsilon),        f(s.momentum)};
+  return {f(s.rate), f(s.gradient_scale), f(s.weight_decay), f(s.alpha), f(1 - s.alpha), f(s.epsilon), f(s.momentum)};
 }
 
 void rmsprop(Stream& stream, const RmspropStep& s, const Tensor& g, Tensor& w, Tensor& average, Tensor& buffer) {

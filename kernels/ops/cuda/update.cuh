@@ -83,8 +83,8 @@ struct LambRule {
   }
 };
 
-/// m, v (=) their next values; partial[block] = the sums of w^2 and of the direction's squares over this block's threads,
-/// which stride over all. Sums are double: no finite float's square overflows.
+/// m, v (=) their next values; partial[block] = the sums of w^2 and of the direction's squares over this block's
+/// threads, which stride over all. Sums are double: no finite float's square overflows.
 static __global__ void lamb_moments(int64_t n, LambRule rule, const float* g, const float* w, float* m, float* v,
                                     Sums<double, 2>* partial) {
   Sums<double, 2> squares = Sums<double, 2>::none();
@@ -93,7 +93,8 @@ static __global__ void lamb_moments(int64_t n, LambRule rule, const float* g, co
     const float mean = rule.b1 * m[i] + rule.a1 * d, square = rule.b2 * v[i] + rule.a2 * d * d;
     m[i] = mean;
     v[i] = square;
-    const double weight = static_cast<double>(w[i]), direction = static_cast<double>(rule.direction(mean, square, w[i]));
+    const double weight = static_cast<double>(w[i]),
+                 direction = static_cast<double>(rule.direction(mean, square, w[i]));
     squares.at[0] += weight * weight;
     squares.at[1] += direction * direction;
   }

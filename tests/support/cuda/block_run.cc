@@ -255,10 +255,10 @@ void Run::report_stuck() const {
   std::map<std::string, Group> groups;
   for (unsigned t = 0; t < threads_.size(); ++t) {
     const Thread& thread = *threads_[t];
-    const std::string doing = thread.state == State::ended        ? "ended"
-                              : thread.state == State::at_barrier ? cat("wait at the barrier of ", text(thread.site))
-                                                                  : cat("wait for lanes of their warp at ",
-                                                                        text(thread.site), ", mask ", thread.mask);
+    const std::string doing = thread.state == State::ended ? "ended"
+                              : thread.state == State::at_barrier
+                                  ? cat("wait at the barrier of ", text(thread.site))
+                                  : cat("wait for lanes of their warp at ", text(thread.site), ", mask ", thread.mask);
     Group& group = groups[doing];
     if (group.count++ == 0) group.first = t;
   }

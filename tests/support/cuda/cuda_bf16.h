@@ -19,7 +19,8 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
   const auto next = static_cast<unsigned short>(truncated + 1);
   if (std::isinf(x) || below == static_cast<double>(x)) return {truncated};
   const bool infinite = (next & 0x7f80) == 0x7f80;
-  const double above = infinite ? std::copysign(0x1p128, static_cast<double>(x)) : static_cast<double>(__bfloat162float({next}));
+  const double above =
+      infinite ? std::copysign(0x1p128, static_cast<double>(x)) : static_cast<double>(__bfloat162float({next}));
   const double up = std::abs(above - static_cast<double>(x)), down = std::abs(static_cast<double>(x) - below);
   return {up < down || (up == down && truncated % 2 == 1) ? next : truncated};
 }
