@@ -26,7 +26,12 @@ Tensor Courier::host(Shape shape, DType dtype) const { return empty_on_host(*bac
 
 Tensor Courier::to_device(const Tensor& host) {
   if (on_cpu()) return host;
-  Tensor device = compute_.empty(host.shape(), host.dtype());
+  Tensor device;
+  try {
+    device = compute_.empty(host.shape(), host.dtype());
+  } catch (const std::bad_alloc& e) {
+    throw std::runtime_error(cat("no memory for a batch of shape ", host.shape(), ": ", e.what()));
+  }
   // The memory may be what a kernel submitted earlier still uses.
   backend_->order(compute_, *copies_);
   copies_->copy(host, device);

@@ -20,7 +20,7 @@ LIBRARIES = [
     ("OpenMP", r"omp\.h", r"OpenMP::|OpenMP", ["kernels/tensor", "kernels/ops/cpu"]),
     ("OpenBLAS", r"cblas\.h|openblas.*", r"OPENBLAS|CBLAS", ["kernels/ops/cpu"]),
     ("oneDNN", r"(oneapi/dnnl/)?dnnl.*", r"DNNL::|dnnl", ["kernels/ops/cpu"]),
-    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda"]),
+    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
     ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto|CAPNP", ["ps/wire", "ps/transport"]),

@@ -20,4 +20,8 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_bench_policies(*bench, exit_code);
   add_bench_scaling(*bench, exit_code);
   add_bench_network(*bench, exit_code);
+  add_bench_gemm(*bench, exit_code);
+  add_bench_ops(*bench, exit_code);
+  add_bench_h2d(*bench, exit_code);
+  add_bench_all_reduce(*bench, exit_code);
 }

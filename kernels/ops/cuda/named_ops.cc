@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <troupe/kernels/ops/cuda/cuda_ops.h>
+#include <troupe/kernels/ops/internal/op_list.h>
 #include <troupe/kernels/tensor/cuda/cuda_stream.h>
 
 namespace troupe::ops::cuda {
@@ -39,50 +40,13 @@ struct Named<name, member> {
   }
 };
 
-#define TROUPE_NAMED(op) Named<#op, &Ops::op>::call
-
 Ops make() {
   Ops ops{};
-  ops.gemm = TROUPE_NAMED(gemm);
-  ops.linear = TROUPE_NAMED(linear);
-  ops.bias_add = TROUPE_NAMED(bias_add);
-  ops.bias_gradient = TROUPE_NAMED(bias_gradient);
-  ops.relu = TROUPE_NAMED(relu);
-  ops.relu_gradient = TROUPE_NAMED(relu_gradient);
-  ops.gelu = TROUPE_NAMED(gelu);
-  ops.gelu_gradient = TROUPE_NAMED(gelu_gradient);
-  ops.conv = TROUPE_NAMED(conv);
-  ops.conv_input_gradient = TROUPE_NAMED(conv_input_gradient);
-  ops.conv_weight_gradient = TROUPE_NAMED(conv_weight_gradient);
-  ops.max_pool = TROUPE_NAMED(max_pool);
-  ops.max_pool_gradient = TROUPE_NAMED(max_pool_gradient);
-  ops.avg_pool = TROUPE_NAMED(avg_pool);
-  ops.avg_pool_gradient = TROUPE_NAMED(avg_pool_gradient);
-  ops.global_avg_pool = TROUPE_NAMED(global_avg_pool);
-  ops.global_avg_pool_gradient = TROUPE_NAMED(global_avg_pool_gradient);
-  ops.softmax_cross_entropy = TROUPE_NAMED(softmax_cross_entropy);
-  ops.softmax_cross_entropy_gradient = TROUPE_NAMED(softmax_cross_entropy_gradient);
-  ops.layer_norm = TROUPE_NAMED(layer_norm);
-  ops.layer_norm_input_gradient = TROUPE_NAMED(layer_norm_input_gradient);
-  ops.layer_norm_weight_gradient = TROUPE_NAMED(layer_norm_weight_gradient);
-  ops.batch_norm = TROUPE_NAMED(batch_norm);
-  ops.batch_norm_inference = TROUPE_NAMED(batch_norm_inference);
-  ops.batch_norm_gradient = TROUPE_NAMED(batch_norm_gradient);
-  ops.dropout = TROUPE_NAMED(dropout);
-  ops.embedding = TROUPE_NAMED(embedding);
-  ops.embedding_gradient = TROUPE_NAMED(embedding_gradient);
-  ops.sum = TROUPE_NAMED(sum);
-  ops.sum_of_squares = TROUPE_NAMED(sum_of_squares);
-  ops.count_non_finite = TROUPE_NAMED(count_non_finite);
-  ops.fill = TROUPE_NAMED(fill);
-  ops.copy = TROUPE_NAMED(copy);
-  ops.add = TROUPE_NAMED(add);
-  ops.scale = TROUPE_NAMED(scale);
-  ops.axpy = TROUPE_NAMED(axpy);
+#define TROUPE_NAME_OP(op) ops.op = Named<#op, &Ops::op>::call;
+  TROUPE_EACH_OP(TROUPE_NAME_OP)
+#undef TROUPE_NAME_OP
   return ops;
 }
-
-#undef TROUPE_NAMED
 
 }  // namespace
 

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""`[parallel] device` and the benchmarks of devices, on machines with GPUs and without."""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import closing
+from program import Case, build
+
+# How the program says that there is nothing to compute on but the CPU: no module, no driver, or no device.
+MISSING = r"no CUDA device can be used: .*(libtroupe_cuda\.so|driver|nvidia-smi)"
+
+
+class Device(Case):
+    def has_gpu(self):
+        return self.troupe("bench", "h2d", "--device", "cuda").returncode == 0
+
+    def test_cuda_without_a_device_says_what_is_missing_and_who_asked(self):
+        if self.has_gpu():
+            self.skipTest("there is a GPU")
+        done = self.train("parallel.device=cuda", exit_code=2)
+        self.assertRegex(done.stderr, r'\Aerror: parallel\.device = "cuda" \(--set\): ' + MISSING)
+        self.assertEqual(self.names("run") if (self.folder / "run").exists() else [], [])
+
+    def test_auto_without_a_device_trains_on_the_cpu_and_says_so(self):
+        if self.has_gpu():
+            self.skipTest("there is a GPU")
+        self.train("parallel.device=auto", "train.max_steps=2")
+        self.assertEqual(self.summary()["steps"], 2)
+        log = "".join(path.read_text() for path in (self.folder / "run").rglob("*.log"))
+        self.assertRegex(log, r'parallel\.device = "auto" \(--set\): workers compute on the CPU, since ' + MISSING)
+
+    def test_a_program_without_the_module_says_where_it_looked(self):
+        alone = self.folder / "alone"
+        alone.mkdir()
+        program = alone / "troupe"
+        program.write_bytes((build / "troupe").read_bytes())
+        program.chmod(0o755)
+        done = subprocess.run([program, "bench", "h2d", "--device", "cuda"], capture_output=True, text=True, timeout=60,
+                              env=self.environment())
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"{alone}/libtroupe_cuda.so", done.stderr)
+
+    def test_a_precision_of_gpus_is_told_to_have_no_effect_on_the_cpu(self):
+        done = self.train("precision.matmul=tf32", "train.max_steps=1")
+        self.assertRegex(done.stdout + done.stderr, r"precision\.matmul = .* has no effect with parallel\.device")
+
+
+class Bench(Case):
+    def bench(self, *arguments):
+        done = self.troupe("bench", *arguments, "--device", "cpu")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_products_are_compared_with_the_best(self):
+        out = self.bench("gemm", "--size", "64", "--size", "128")
+        self.assertRegex(out, r"(?m)^ +128 +128 +128 +[\d.]+ +\d+ %$")
+        self.assertIn("100 %", out)
+
+    def test_ops_are_compared_with_a_copy(self):
+        out = self.bench("ops", "--rows", "64", "--width", "100")
+        self.assertRegex(out, r"(?m)^  layer norm  +[\d.]+ +[\d.]+ +\d+ %$")
+
+    def test_copies_are_measured(self):
+        self.assertEqual(len(re.findall(r"(?m) \d+ %$", self.bench("h2d"))), 6)
+
+    def test_an_all_reduce_of_threads_is_measured(self):
+        self.assertRegex(self.bench("all-reduce", "--ranks", "2"), r"2 ranks on CPU")
+
+
+closing.run()

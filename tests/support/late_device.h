@@ -1,0 +1,169 @@
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <thread>
+
+#include <troupe/kernels/backend/backend.h>
+#include <troupe/kernels/base/random.h>
+#include <troupe/kernels/ops/internal/op_list.h>
+#include <troupe/kernels/tensor/internal/block_cache.h>
+
+/// A device that is not there, for tests of what submits to devices. It computes as the CPU does, but late: each stream is
+/// a thread that waits a little before everything it does. Like a GPU it keeps nothing alive that kernels use, and its
+/// memory goes from a tensor that is dropped to the next one at once, so that whoever forgets an order between streams, or
+/// drops something early, gets wrong numbers.
+namespace troupe::test {
+
+class HostBlocks final : public BlockSource {
+ public:
+  std::byte* take(size_t bytes) override {
+    if (held_ + bytes > limit) return nullptr;
+    held_ += bytes;
+    return new std::byte[bytes];
+  }
+  void give(std::byte* block) override { delete[] block; }
+  Device device() const override { return {DeviceKind::cuda, 0}; }
+  std::string state() const override { return cat(limit - held_, " bytes are free"); }
+
+  size_t limit = size_t{1} << 40;  ///< of all bytes ever taken
+
+ private:
+  size_t held_ = 0;
+};
+
+class LateStream final : public Stream {
+ public:
+  LateStream(std::shared_ptr<BlockSource> memory, uint64_t seed)
+      : Stream({DeviceKind::cuda, 0}), memory_(std::make_shared<BlockCache>(std::move(memory))), random_(seed) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~LateStream() override {
+    submit({});
+    thread_.join();
+  }
+
+  BufferPtr allocate(size_t bytes) override {
+    BufferPtr buffer = memory_->allocate(bytes);
+    if (!buffer) throw std::bad_alloc();
+    return buffer;
+  }
+  void copy(const Tensor& from, Tensor& to) override {
+    submit([from, to]() mutable { std::memcpy(to.raw(), from.raw(), from.bytes()); });
+  }
+  void then(std::function<void(Status)> done) override {
+    submit([this, done] { done(status()); });
+  }
+  Status wait() override {
+    std::promise<Status> done;
+    then([&](Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
+
+  /// An empty task ends the thread.
+  void submit(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+  }
+  /// From here on everything fails, as after an error of a kernel.
+  void break_down(const std::string& why) {
+    submit([this, why] { broken_ = why; });
+  }
+  Stream& host() { return host_; }
+
+ private:
+  Status status() const { return broken_.empty() ? Status() : fail(ErrorKind::failed, broken_); }
+
+  void run() {
+    while (true) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !tasks_.empty(); });
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      if (!task) return;
+      if (random_.uniform() < 0.3) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      task();
+    }
+  }
+
+  std::shared_ptr<BlockCache> memory_;
+  Stream host_;
+  Random random_;
+  std::string broken_;  ///< the thread's alone
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  std::thread thread_;
+};
+
+/// What a kernel gets of a tensor: an address, which keeps nothing alive.
+inline Tensor seen_by_kernel(const Tensor& t) {
+  if (!t) return {};
+  auto buffer = std::make_shared<Buffer>(const_cast<std::byte*>(t.raw()), t.bytes(), Device{}, [](Buffer&) {});
+  return Tensor(std::move(buffer), 0, t.shape(), t.dtype());
+}
+template <class T>
+  requires(!std::same_as<T, Tensor>)
+T seen_by_kernel(const T& value) {
+  return value;
+}
+
+template <auto member>
+struct Late;
+template <class Family, class... Args, void (*Family::*member)(Stream&, Args...)>
+struct Late<member> {
+  static void call(Stream& stream, Args... args) {
+    auto& late = dynamic_cast<LateStream&>(stream);
+    late.submit([&late, seen = std::tuple(seen_by_kernel(args)...)]() mutable {
+      std::apply([&](auto&... a) { (ops::cpu_ops().*member)(late.host(), a...); }, seen);
+    });
+  }
+};
+
+inline const ops::Ops& late_ops() {
+  static const ops::Ops all = [] {
+    ops::Ops ops{};
+#define TROUPE_LATE_OP(op) ops.op = Late<&ops::Ops::op>::call;
+    TROUPE_EACH_OP(TROUPE_LATE_OP)
+#undef TROUPE_LATE_OP
+    return ops;
+  }();
+  return all;
+}
+
+class LateBackend final : public Backend {
+ public:
+  explicit LateBackend(uint64_t seed) : seed_(seed) { devices_.push_back({"late device", "none", 0, 1}); }
+
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  const std::vector<DeviceFacts>& devices() const override { return devices_; }
+  const ops::Ops& ops() const override { return late_ops(); }
+  Result<std::unique_ptr<Stream>> make_stream(const StreamOptions&) override {
+    auto stream = std::make_unique<LateStream>(memory, derive_seed(seed_, "stream", streams.size()));
+    streams.push_back(stream.get());
+    return stream;
+  }
+  void order(Stream& before, Stream& after) override {
+    const auto passed = std::make_shared<std::promise<void>>();
+    dynamic_cast<LateStream&>(before).submit([passed] { passed->set_value(); });
+    dynamic_cast<LateStream&>(after).submit([wait = passed->get_future().share()] { wait.wait(); });
+  }
+  BufferPtr allocate_host(size_t bytes) override { return allocate(bytes); }
+  Result<std::vector<std::unique_ptr<Communicator>>> make_group(std::span<const int>) override { return none(); }
+  Result<GroupKey> make_group_key() override { return none(); }
+  Result<std::unique_ptr<Communicator>> join_group(const GroupKey&, const GroupSeat&) override { return none(); }
+
+  std::shared_ptr<HostBlocks> memory = std::make_shared<HostBlocks>();
+  std::vector<LateStream*> streams;  ///< in the order made
+
+ private:
+  static tl::unexpected<Error> none() { return fail(ErrorKind::missing, "a late device has no groups"); }
+  uint64_t seed_;
+  std::vector<DeviceFacts> devices_;
+};
+
+}  // namespace troupe::test
