@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(AnImageKnowsWhomItCovered) {
   w.shard->handle(w.combined(0, 6, 4, {1}));
   const ShardImage image = w.shard->image();
   ++w.options.self.incarnation;
-  w.shard = std::move(*Shard::make_from(image, w.options, make_null_store(), {}));
+  const auto first = [](const Slice&) { return SliceState{}; };
+  w.shard = std::move(*Shard::make_from(image, w.options, make_null_store(), first));
   ++w.generation;
   w.admit();
   w.push(1, 0, 0, 3, 2);
