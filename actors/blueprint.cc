@@ -1,13 +1,21 @@
 #include <troupe/actors/blueprint.h>
 
+#include <algorithm>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include <troupe/actors/nan_source.h>
+#include <troupe/kernels/nn/forwarding_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
+#include <troupe/kernels/nn/model_stage_source.h>
+#include <troupe/ps/checkpoint/gpt2_weights.h>
 #include <troupe/ps/checkpoint/logged_store.h>
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/control/replicated_store.h>
+#include <troupe/ps/pipeline/balance.h>
+#include <troupe/ps/pipeline/configured.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -18,6 +26,19 @@ SlowDown slow_down(const ps::DebugSection& debug) {
   const auto extra = std::chrono::microseconds(static_cast<int64_t>(debug.slow_ms * 1000));
   return {debug.slow_factor, extra};
 }
+
+/// Begins with weights that are there already.
+class GivenWeights final : public ForwardingSource {
+ public:
+  GivenWeights(std::unique_ptr<GradientSource> source, std::vector<Tensor> weights)
+      : ForwardingSource(std::move(source)), weights_(std::move(weights)) {}
+  void initialize(size_t layer, uint64_t, std::span<float> values) override {
+    std::ranges::copy(std::as_const(weights_[layer]).span<float>(), values.begin());
+  }
+
+ private:
+  std::vector<Tensor> weights_;
+};
 
 }  // namespace
 
@@ -41,6 +62,14 @@ Status Blueprint::load() {
   auto made = nn::make_model(ps::model_spec(config_, data_.train->sample_shape(), data_.train->classes()));
   if (!made) return tl::unexpected<Error>(made.error());
   model_ = std::make_shared<const nn::Model>(std::move(*made));
+  return load_weights();
+}
+
+Status Blueprint::load_weights() {
+  if (config_.model.weights.empty()) return {};
+  auto read = ps::read_gpt2_weights(*ps::make_posix_files(), config_.model.weights, model_->layers());
+  if (!read) return tl::unexpected<Error>(read.error());
+  weights_ = std::move(*read);
   return {};
 }
 
@@ -80,6 +109,30 @@ Status Blueprint::choose() {
   if (!optimizer) return tl::unexpected<Error>(optimizer.error());
   optimizer_ = std::move(*optimizer);
   c.layout.whole_layers = optimizer_->needs_whole_tensors();
+  return config_.parallel.stages > 1 ? choose_stages() : Status{};
+}
+
+Status Blueprint::choose_stages() {
+  const ps::ParallelSection& p = config_.parallel;
+  auto schedule = ps::configured_schedule(p);
+  if (!schedule) return tl::unexpected<Error>(schedule.error());
+  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
+  if (!plan) return tl::unexpected<Error>(plan.error());
+  for (const ps::TiedLayer& tied : plan->tied) {
+    const std::string& name = coordinator_.layers[tied.layer].name;
+    if (coordinator_.policies[tied.layer].mode == ps::Mode::all_reduce)
+      return fail(ErrorKind::invalid, cat("layer ", name, " is all_reduce, but another stage uses its weights as well (model.tied), "
+                                          "and reads them from the servers: give it another mode ([[update]] layers = \"", name,
+                                          "\", mode = \"sync\"), or set model.tied = false"));
+  }
+  stage_.plan = std::move(*plan);
+  stage_.strict = p.strict_schedule;
+  stage_.stall_ms = p.stall_s * 1000;
+  coordinator_.layout.stages = stage_.plan.schedule->stages;
+  coordinator_.layout.stage_of = stage_.plan.stage_of();
+  coordinator_.judge_stages = [model = model_, plan = stage_.plan](const std::vector<double>& seconds) {
+    return ps::imbalance(*model, plan, seconds);
+  };
   return {};
 }
 
@@ -92,10 +145,19 @@ ClusterParts Blueprint::parts() const {
   parts.seed = static_cast<uint64_t>(config_.train.seed);
   parts.shuffle = config_.data.shuffle;
   parts.threads_per_worker = static_cast<int>(config_.parallel.threads_per_worker);
+  if (config_.metrics.trace)
+    parts.trace = std::make_shared<Trace>(
+        Trace::Options{.first_step = config_.metrics.trace_first_step, .last_step = config_.metrics.trace_last_step});
+  parts.bucket_bytes = config_.parallel.bucket_bytes;
+  parts.reduce_threads =
+      static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  parts.stage = stage_;
+  parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.
-  parts.initial =
-      initial_from(std::make_shared<nn::ModelSource>(model_, data_.train, data_.test), *optimizer_, parts.seed);
+  std::unique_ptr<GradientSource> first = std::make_unique<nn::ModelSource>(model_, data_.train, data_.test);
+  if (!weights_.empty()) first = std::make_unique<GivenWeights>(std::move(first), weights_);
+  parts.initial = initial_from(std::move(first), *optimizer_, parts.seed);
   if (config_.debug.slow_worker >= 0)
     parts.slow_down = [debug = config_.debug](ps::WorkerId worker) {
       return worker == debug.slow_worker ? slow_down(debug) : SlowDown{};
@@ -116,6 +178,16 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
     source = make_nan_source(std::move(source), config_.debug.nan_at_step, config_.debug.nan_layer);
   return source;
+}
+
+std::unique_ptr<StageSource> Blueprint::stage_source(ps::WorkerId worker) const {
+  const ps::Schedule& schedule = *stage_.plan.schedule;
+  std::vector<nn::ModelPart> parts;
+  for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
+    if (schedule.stage_of[chunk] == worker % schedule.stages)
+      parts.emplace_back(model_, stage_.plan.chunks[chunk].first, stage_.plan.chunks[chunk].last);
+  return std::make_unique<nn::ModelStageSource>(model_, std::move(parts), data_.train, data_.test,
+                                                static_cast<int>(config_.parallel.threads_per_worker));
 }
 
 void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, bool spread) {

@@ -38,17 +38,22 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
  private:
   Blueprint() = default;
   Status load();
+  Status load_weights();
   Status choose();
+  Status choose_stages();
+  std::unique_ptr<StageSource> stage_source(ps::WorkerId worker) const;
   std::unique_ptr<GradientSource> source(ps::WorkerId worker) const;
 
   ps::RunConfig config_;
   ps::Sources sources_;
   ps::DataSets data_;
   std::shared_ptr<const nn::Model> model_;
+  std::vector<Tensor> weights_;  ///< to begin from, by layer; empty: random
   std::shared_ptr<DeviceSeats> seats_;
   ps::OptimizerOptions optimizer_options_;
   std::shared_ptr<const ps::Optimizer> optimizer_;
   ps::CoordinatorOptions coordinator_;
+  ps::StageOptions stage_;
 };
 
 }  // namespace troupe

@@ -123,6 +123,7 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
   coordinator.observer = cluster->watch_;
   coordinator.files = parts.executor(parts.coordinator.self, "checkpoint");
   coordinator.write_checkpoint = parts.write_checkpoint;
+  coordinator.read_checkpoint = parts.read_checkpoint;
   coordinator.retry_interval = parts.retry_interval;
 
   coordinator.set_routes = parts.set_routes;

@@ -7,10 +7,13 @@
 #include <vector>
 
 #include <troupe/actors/all_reducer.h>
+#include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/nn/stage_source.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/control/journal.h>
 #include <troupe/ps/control/recording.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/shard.h>
 #include <troupe/ps/transport/transport.h>
@@ -41,6 +44,11 @@ struct ClusterParts {
   /// One source of gradients a worker; called on the thread that makes the worker, again after a restart. All
   /// must have `coordinator.layers`.
   std::function<std::unique_ptr<GradientSource>(ps::WorkerId)> source;
+  /// Where `coordinator.layout.stages` workers make up a replica: what each of them computes instead, and the schedule
+  /// that they run (`self` and `coordinator` are filled in). `source` then only says what layers there are.
+  std::function<std::unique_ptr<StageSource>(ps::WorkerId)> stage_source;
+  ps::StageOptions stage;
+
   std::shared_ptr<const ps::Optimizer> optimizer;
   ps::ImmediateScale immediate_scale = ps::ImmediateScale::samples;
   /// First parameters and optimizer state: from an initialiser or a checkpoint. See initial_from().
@@ -50,20 +58,26 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "all_reduce", "collective", "log" or
-  /// "checkpoint". [a thread of its own each]
+  /// Queues for long work. `use` is "compute", "reduce", "all_reduce", "collective", "log" or "checkpoint"; they finish
+  /// as make_actor_queue's do. [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
-  /// [threads over shared memory]
+  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own. [a LocalGroup, which holds
+  /// one copy for all]
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
+  int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
+  int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;  ///< [none is written]
+  /// Of the newest checkpoint, for a server to come; called where checkpoints are written. [`initial`]
+  std::function<Result<ps::Reload>(const ps::ReloadRequest&)> read_checkpoint;
   std::shared_ptr<ps::Transport> transport;                              ///< [inside the process]
   /// Where `coordinator.roster.nodes` processes make up the run: tells the transport who is where.
   std::function<void(const ps::Routes&)> set_routes;
   /// How often is said again what was not answered; 0: never. [0 on a reliable transport, else 200 ms]
   std::chrono::milliseconds retry_interval{0};
   std::shared_ptr<RunObserver> observer;
+  std::shared_ptr<Trace> trace;  ///< what workers and servers did when [nothing is recorded]
 
   /// Where what the coordinator is told is kept, so that another process can go on in its place. [nowhere]
   std::shared_ptr<ps::Journal> journal;
@@ -83,5 +97,7 @@ struct ClusterParts {
 /// Initial state by asking `source` for a layer's first parameters; optimizer state is zero.
 ps::Shard::InitialState initial_from(std::shared_ptr<GradientSource> source, const ps::Optimizer& optimizer,
                                      uint64_t seed);
+/// The answer to `request` while there is no checkpoint: what the run began with, at step `start`.
+ps::Reload first_parameters(const ps::ReloadRequest& request, const ps::Shard::InitialState& initial, ps::Step start);
 
 }  // namespace troupe

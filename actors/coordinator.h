@@ -14,8 +14,9 @@ struct CoordinatorParts {
   std::shared_ptr<ps::Journal> journal;   ///< keeps what the core is told, before it is done; may be null
   std::shared_ptr<ps::Transport> transport;
   std::shared_ptr<RunObserver> observer;
-  std::shared_ptr<Executor> files;                                        ///< where checkpoints are written
+  std::shared_ptr<Executor> files;  ///< in order: where checkpoints are written and read
   std::function<Status(const ps::CheckpointRequest&)> write_checkpoint;   ///< may be empty
+  std::function<Result<ps::Reload>(const ps::ReloadRequest&)> read_checkpoint;
   std::chrono::milliseconds retry_interval{0};                            ///< 0: never
   std::function<void(const ps::Routes&)> set_routes;                      ///< of this process; may be empty
   std::function<void()> all_gone;  ///< nobody is left who must hear of the end; may be empty

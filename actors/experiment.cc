@@ -14,6 +14,7 @@
 #include <troupe/ps/metrics/cut_rows.h>
 #include <troupe/ps/metrics/run_folder.h>
 #include <troupe/ps/metrics/summarize.h>
+#include <troupe/ps/metrics/trace_file.h>
 
 namespace troupe {
 namespace {
@@ -58,7 +59,7 @@ struct Experiment::Impl {
 
   Status resume();
   void spread();
-  void choose_log_folder();
+  void choose_folders();
   Status read_recording();
   Status plan_steps();
   Status recover();
@@ -66,8 +67,10 @@ struct Experiment::Impl {
   Status open_folder();
   Status fill_folder();
   Status write_config();
+  void write_trace();
   Result<ps::RunSummary> train();
   Status save(const ps::CheckpointRequest& request);
+  Result<ps::Reload> load(const ps::ReloadRequest& request);
   void conclude(ps::RunSummary& summary);
 };
 
@@ -113,7 +116,8 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
 std::string Experiment::layer_table() const {
   const ps::CoordinatorOptions& c = impl_->parts.coordinator;
   const ps::Layout layout = ps::make_layout(c.layers, c.policies, c.layout);
-  return ps::layer_table(ps::layers_of(layout, impl_->config().parallel.workers)) + ps::server_line(layout);
+  return ps::layer_table(ps::layers_of(layout, impl_->config().parallel.replicas())) + ps::server_line(layout) +
+         ps::stage_line(layout);
 }
 ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }
@@ -175,6 +179,8 @@ Status Experiment::Impl::plan_steps() {
 void Experiment::Impl::spread() {
   const ps::Durability durability = config().checkpoint.durability;
   parts.coordinator.servers_recover = durability == ps::Durability::logged;
+  parts.coordinator.servers_reload = durability == ps::Durability::checkpoint &&
+                                     !config().debug.record && options.replay.empty();  // of those a loss is the end
   parts.coordinator.replicas = options.spread && durability == ps::Durability::replicated;
   if (!options.spread) {
     if (durability == ps::Durability::replicated)
@@ -192,7 +198,7 @@ void Experiment::Impl::spread() {
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {
-      notes.push_back("the workers live in several processes: the servers sum what all_reduce layers would");
+      notes.push_back("the workers live in several processes: of all_reduce layers those of a process sum first, and the servers what the processes push");
       break;
     }
 }
@@ -217,14 +223,16 @@ Status Experiment::Impl::recover() {
 }
 
 // What servers log is named by the time, so that a run that goes on from a checkpoint never reads what came after that.
-// Every process is told the folder, and a coordinator that is started again finds it in the journal.
-void Experiment::Impl::choose_log_folder() {
+// Every process is told the folders, and a coordinator that is started again finds them in the journal.
+void Experiment::Impl::choose_folders() {
   told = config();
   std::string& logs = told.checkpoint.log_folder;
   if (!options.recovery) {
     const std::string parent = logs.empty() ? folder_path + "/updates" : logs;
     logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
   }
+  std::string& traces = told.metrics.trace_folder;
+  if (told.metrics.trace) traces = std::filesystem::absolute(traces.empty() ? folder_path : traces).lexically_normal();
   Blueprint::keep_promises(parts, told, options.spread.has_value());
   parts.coordinator.roster.welcome.config = ps::resolved_toml(told);
 }
@@ -262,7 +270,7 @@ Status Experiment::Impl::open_folder() {
   if (!opened) return tl::unexpected<Error>(opened.error());
   folder = std::move(*opened);
   folder_path = folder->path();
-  choose_log_folder();
+  choose_folders();
   auto filled = fill_folder();
   if (!filled) folder->discard();
   return filled;
@@ -284,6 +292,7 @@ Status Experiment::Impl::fill_folder() {
   store = std::make_unique<ps::CheckpointStore>(
       ps::make_posix_files(), ps::CheckpointStore::Options{folder->checkpoints(), config().checkpoint.keep});
   parts.write_checkpoint = [this](const ps::CheckpointRequest& request) { return save(request); };
+  parts.read_checkpoint = [this](const ps::ReloadRequest& request) { return load(request); };
   if (!config().debug.record) return {};
   auto made = ps::Recorder::create(record_folder(folder_path), static_cast<uint32_t>(config().parallel.servers));
   if (!made) return tl::unexpected<Error>(made.error());
@@ -324,6 +333,40 @@ Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
   log->write(ps::LogLevel::info, "coordinator", cat("checkpoint ", saved->folder, ", ", saved->bytes, " bytes"));
   if (!saved->warning.empty()) log->write(ps::LogLevel::warning, "coordinator", saved->warning);
   return {};
+}
+
+void Experiment::Impl::write_trace() {
+  if (!parts.trace || options.spread) return;  // the nodes write theirs
+  const std::string path = cat(told.metrics.trace_folder, "/trace.json");
+  if (auto written = ps::write_trace(path, *parts.trace, {0, "run"}); !written)
+    log->write(ps::LogLevel::warning, "coordinator", "the trace was not written: " + written.error().message);
+}
+
+/// A damaged checkpoint is passed over for an older one; where all are damaged, the run ends rather than begin anew.
+Result<ps::Reload> Experiment::Impl::load(const ps::ReloadRequest& request) {
+  auto search = store->newest_valid();
+  if (!search) return tl::unexpected<Error>(search.error());
+  for (const auto& skipped : search->skipped)
+    log->write(ps::LogLevel::warning, "coordinator", cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
+  if (!search->newest && !search->skipped.empty())
+    return fail(ErrorKind::corrupt, cat(search->skipped.front().folder, ": ", search->skipped.front().reason,
+                                        "; there is no other checkpoint"));
+  if (!search->newest) {
+    ps::Reload first = first_parameters(request, parts.initial, parts.coordinator.resume ? parts.coordinator.resume->step : 0);
+    first.folder = resumed_from;
+    return first;
+  }
+  const ps::Checkpoint& checkpoint = *search->newest;
+  TROUPE_TRY(ps::check_fits(checkpoint.manifest(), parts.coordinator.layers, parts.optimizer->name(),
+                            parts.optimizer->state_names()));
+  ps::Reload reload{checkpoint.folder(), checkpoint.manifest().dealer.step, {}};
+  for (const ps::Slice& slice : request.layout->slices) {
+    if (slice.server != request.server.index) continue;
+    auto state = checkpoint.slice(slice);
+    if (!state) return tl::unexpected<Error>(state.error());
+    reload.slices.push_back(std::move(*state));
+  }
+  return reload;
 }
 
 /// What the run was for and is not on disk makes it a failure, however well it was trained.
@@ -368,8 +411,10 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     over = std::move(run);
   }
   over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  write_trace();
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
+  if (result.superseded) return summary;  // the folder is another's
   if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
     log->write(ps::LogLevel::warning, "coordinator", "the summary was not written: " + written.error().message);
   if (journal)

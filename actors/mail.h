@@ -2,11 +2,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <caf/all.hpp>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/ps/control/reload.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/transport/transport.h>
 
@@ -43,13 +47,25 @@ struct ReduceDone {
 };
 struct ApplyDone {
   ps::Step step = 0;
+  std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
+};
+/// A stage's: its own tasks, each with what it gave and how long it took.
+struct StageTaskDone {
+  ps::StageTask task;
+  Tensor output;
+  double compute_s = 0;
+};
+/// A layer's sum over the micro-batches of a stage.
+struct StageSum {
+  uint64_t work = 0;  ///< its number
   ps::LayerId layer = 0;
-  ps::SliceState local;
+  Tensor sum;
 };
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, StageTaskDone, StageSum,
+                              TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it
@@ -63,9 +79,13 @@ struct TakeOver {
 using ServerControl = std::variant<CommitDone, TakeOver>;
 using ServerControlPtr = std::shared_ptr<const ServerControl>;
 
-/// What a checkpoint writer tells the coordinator, and what a program asks of it.
+/// What whoever writes and reads checkpoints tells the coordinator, and what a program asks of it.
 struct CheckpointDone {
   Status status;
+};
+struct ReloadDone {
+  ps::Endpoint server;
+  Result<ps::Reload> read;
 };
 struct StartRun {};
 struct StopRun {};
@@ -76,7 +96,7 @@ struct ChangePolicies {
 struct LinkLost {
   uint32_t node = 0;
 };
-using Control = std::variant<StartRun, CheckpointDone, StopRun, ChangePolicies, LinkLost>;
+using Control = std::variant<StartRun, CheckpointDone, ReloadDone, StopRun, ChangePolicies, LinkLost>;
 using ControlPtr = std::shared_ptr<const Control>;
 
 /// What a node made of the run's config, and how it makes actors now.

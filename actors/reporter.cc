@@ -57,7 +57,7 @@ void Reporter::on_finished(const ps::RunResult& result) {
   seconds_ = seconds_since(begin_);
   // On demand the number of steps depends on who asks when.
   if (result.outcome == ps::Outcome::completed) progress_.total_steps = progress_.step;
-  if (window_steps_ > 0) write_row({});
+  if (window_steps_ > 0 && !result.superseded) write_row({});
   if (options_.progress) options_.progress(progress_, true);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <troupe/actors/mail.h>
+#include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/param/shard.h>
 
@@ -18,6 +19,7 @@ struct ServerParts {
   /// Makes the queue for the store's commits, this server's alone, when the first is needed; null: commits are made on
   /// the actor's thread, one for every event.
   std::function<std::shared_ptr<Executor>()> commits;
+  Track track;  ///< row of the trace; empty: nothing is recorded
 };
 
 /// Carries envelopes between the transport and one shard, which decides everything.

@@ -1,5 +1,7 @@
 #include <troupe/actors/serving.h>
 
+#include <troupe/ps/metrics/trace_flow.h>
+
 namespace troupe {
 
 Serving::Serving(ServerParts parts)
@@ -13,9 +15,19 @@ bool Serving::take(const ps::EnvelopePtr& envelope, const caf::actor& self) {
     generation_ = envelope->generation;
   }
   if (std::holds_alternative<ps::Finish>(envelope->body)) return false;
-  send(core_.handle(*envelope));
+  send(handle(*envelope));
   commit(self);
   return !core_.fenced();
+}
+
+// A push is an event of the trace: the arrow from the worker that sent it ends where the shard takes it.
+ps::Outbox Serving::handle(const ps::Envelope& envelope) {
+  const auto* push = std::get_if<ps::Push>(&envelope.body);
+  if (!push || !parts_.track) return core_.handle(envelope);
+  Span span(parts_.track, "apply", push->step, {"worker", envelope.from.index});
+  span.event.args[2] = {"parcel", push->parcel};
+  span.event.flow_in = ps::flow_id(ps::Flow::push, envelope.from.index, push->parcel, push->step);
+  return core_.handle(envelope);
 }
 
 bool Serving::committed(const Status& status, const caf::actor& self) {

@@ -21,6 +21,7 @@ class Serving {
   std::chrono::milliseconds retry_interval() const { return parts_.retry_interval; }
 
  private:
+  ps::Outbox handle(const ps::Envelope& envelope);
   void send(ps::Outbox outbox);
   void commit(const caf::actor& self);
 

@@ -1,9 +1,12 @@
 #include <troupe/actors/worker.h>
 
+#include <algorithm>
+#include <optional>
 #include <thread>
 
+#include <troupe/actors/measure.h>
 #include <troupe/kernels/base/random.h>
-#include <troupe/kernels/ops/ops.h>
+#include <troupe/ps/metrics/trace_flow.h>
 
 // States (WorkerCore's, seen from the mailbox):
 //
@@ -11,9 +14,8 @@
 //      |
 //      +-- a task throws: ended with its text; the node hears it, the coordinator decides
 //
-// A step's tasks run in order on `compute`, which is the only thread that touches the source; all_reduce layers are
-// updated beside it: where the sum comes, or on `collective` where the group decides first. All answer with a
-// TaskDone in the mailbox.
+// A step's tasks run in order on `compute`, which is the only thread that touches the source and gives all_reduce
+// layers to the reducer as their gradients come. All answer with a TaskDone in the mailbox.
 
 namespace troupe {
 namespace {
@@ -37,7 +39,8 @@ struct Computer {
         seed(parts.seed),
         worker(parts.options.self.index),
         slow_down(parts.slow_down),
-        measure_norm(parts.options.clip_norm > 0) {}
+        measure_norm(parts.options.clip_norm > 0),
+        track(parts.compute_track) {}
 
   std::shared_ptr<GradientSource> source;
   ps::Sampler sampler;
@@ -45,6 +48,7 @@ struct Computer {
   uint32_t worker;
   SlowDown slow_down;
   bool measure_norm;
+  Track track;
   Stream stream;
   RunningStep running;
   Clock::time_point idle_since = Clock::now();
@@ -60,39 +64,24 @@ struct Computer {
   }
 };
 
-/// The sum of squares that clipping wants (only if asked for; statistics are no part of it), and whether all
-/// elements are finite.
-std::pair<double, bool> measure(Stream& stream, const LayerSpec& layer, const Tensor& gradient, bool norm) {
-  Tensor result = Tensor::empty({1}, DType::f64);
-  ops::cpu_ops().count_non_finite(stream, gradient, result);
-  const bool finite = result.data<double>()[0] == 0;
-  double squares = 0;
-  for (const ParamSpec& param : layer.params) {
-    if (!norm || param.kind == ParamKind::statistic) continue;
-    ops::cpu_ops().sum_of_squares(stream, gradient.view(param.offset, param.shape), result);
-    squares += result.data<double>()[0];
-  }
-  return {squares, finite};
-}
-
 struct WorkerState {
   const char* name = "worker";
   WorkerParts parts;
   std::unique_ptr<ps::WorkerCore> core;
   std::shared_ptr<Computer> computer;
-  std::shared_ptr<Executor> collective;
-  std::shared_ptr<AllReducer> all_reducer;
+  std::unique_ptr<Stage> stage;      ///< where it is one
+  std::shared_ptr<Reducer> reducer;  ///< once there is something to reduce
 
   ~WorkerState() {
     if (parts.transport) parts.transport->detach(parts.options.self);
     // Whoever waits in a collective with us is woken before our threads are joined.
-    if (all_reducer) all_reducer->abort("a worker of the group ended");
+    if (reducer) reducer->abort("a worker of the group ended");
   }
 };
 
 using Self = WorkerActor::stateful_pointer<WorkerState>;
 
-using Report = std::function<void(TaskDone)>;
+using Report = Reducer::Report;
 
 Report reporter(Self self) {
   return [to = caf::actor_cast<caf::actor>(self)](TaskDone done) {
@@ -114,10 +103,27 @@ void submit(Self self, Executor& executor, std::function<void(const Report&)> ta
   executor.submit([report = reporter(self), task = std::move(task)] { guard(report, task); });
 }
 
+void send_one(Self self, ps::Envelope envelope) {
+  const WorkerParts& parts = self->state.parts;
+  const auto* push = std::get_if<ps::Push>(&envelope.body);
+  const auto* pull = std::get_if<ps::Pull>(&envelope.body);
+  if (!parts.actor_track || (!push && !pull)) return parts.transport->send(std::move(envelope));
+  Span span(parts.actor_track, push ? "push" : "pull", push ? push->step : pull->step,
+            {"parcel", push ? push->parcel : pull->parcel});
+  if (push) span.event.flow_out = ps::flow_id(ps::Flow::push, parts.options.self.index, push->parcel, push->step);
+  parts.transport->send(std::move(envelope));
+}
+
+void send(Self self, ps::Outbox outbox) {
+  for (ps::Envelope& envelope : outbox) send_one(self, std::move(envelope));
+}
+
 // ---- tasks, one function a kind ------------------------------------------------------------------------
 
 void run(Self self, const ps::Prepare& task) {
+  if (self->state.stage) return;  // its micro-batches are read as they begin
   submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report&) {
+    const Span span(computer->track, "prepare", task.work.step);
     const auto begin = Clock::now();
     computer->source->prepare(computer->batch(task.work));
     computer->running.computing += Clock::now() - begin;
@@ -125,24 +131,64 @@ void run(Self self, const ps::Prepare& task) {
 }
 
 void run(Self self, const ps::Forward& task) {
+  if (self->state.stage) return;  // begins when all weights are there
   submit(self, *self->state.parts.compute,
          [computer = self->state.computer, task, weights = self->state.core->weights()](const Report&) {
+           Span span(computer->track, "forward", task.work.step, {"first", static_cast<int64_t>(task.first)});
+           span.event.args[2] = {"last", static_cast<int64_t>(task.last)};
            const auto begin = Clock::now();
            computer->source->forward(computer->batch(task.work), weights, task.first, task.last);
            computer->running.computing += Clock::now() - begin;
          });
 }
 
+Reducer& reducer_of(Self self) {
+  WorkerState& state = self->state;
+  if (!state.reducer) state.reducer = state.parts.make_reducer();
+  return *state.reducer;
+}
+
+/// Where the gradients of a backward pass go: into their bucket, which is reduced once it is full, or to the actor.
+class Outlet {
+ public:
+  Outlet(Computer& computer, const ps::Backward& task, std::shared_ptr<Reducer> reducer, const Report& report)
+      : computer_(computer), step_(task.work.step), filler_(task.buckets), reducer_(std::move(reducer)), report_(report) {}
+
+  void take(size_t index, Tensor gradient) {
+    const auto layer = static_cast<ps::LayerId>(index);
+    const Span span(computer_.track, "gradient ready", step_, {"layer", layer});
+    const auto [squares, finite] =
+        measure(computer_.stream, computer_.source->layers()[index], gradient, computer_.measure_norm);
+    finite_ = finite_ && finite;
+    if (!finite_ || !filler_.take(layer, gradient))
+      return report_(GradientDone{step_, layer, std::move(gradient), squares, finite});
+    for (ps::Bucket bucket = filler_.next(); !bucket.empty(); bucket = filler_.next())
+      reducer_->reduce(std::move(bucket), report_);
+  }
+
+ private:
+  Computer& computer_;
+  ps::Step step_;
+  ps::BucketFiller filler_;
+  std::shared_ptr<Reducer> reducer_;
+  const Report& report_;
+  bool finite_ = true;  ///< so far; nothing is reduced of a step that is not
+};
+
 void run(Self self, const ps::Backward& task) {
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
+  if (!task.buckets.empty()) reducer_of(self);
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+         [computer = self->state.computer, task, weights = self->state.core->weights(),
+          reducer = self->state.reducer](const Report& report) {
            Computer& c = *computer;
            const ps::Step step = task.work.step;
+           std::optional<Span> span(std::in_place, c.track, "backward", step);
            const auto begin = Clock::now();
+           Outlet outlet(c, task, reducer, report);
            const StepStats stats =
                c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
-                 const auto [squares, finite] = measure(c.stream, c.source->layers()[layer], gradient, c.measure_norm);
-                 report(GradientDone{step, static_cast<ps::LayerId>(layer), std::move(gradient), squares, finite});
+                 outlet.take(layer, std::move(gradient));
                });
            auto end = Clock::now();
            c.running.computing += end - begin;
@@ -156,12 +202,16 @@ void run(Self self, const ps::Backward& task) {
                                seconds(end - c.idle_since - c.running.computing)});
            c.running = {};
            c.idle_since = end;
+           span.reset();
+           if (reducer) reducer->help();
          });
 }
 
 void run(Self self, const ps::Evaluate& task) {
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
   submit(self, *self->state.parts.compute,
          [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+           const Span span(computer->track, "evaluate", task.work.step);
            const auto begin = Clock::now();
            std::vector<uint32_t> samples(static_cast<size_t>(task.work.range.count));
            for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<uint32_t>(task.work.range.begin + i);
@@ -171,73 +221,14 @@ void run(Self self, const ps::Evaluate& task) {
          });
 }
 
-ps::SliceState updated(const ps::Optimizer& optimizer, const std::vector<ps::Segment>& segments,
-                       const ps::ApplyLocal& task, const Tensor& sum) {
-  ps::SliceState local = task.local;
-  Tensor values = Tensor::empty(local.values.shape());
-  const std::span<const float> gradient = sum.span<float>();
-  std::vector<std::span<float>> state;
-  for (Tensor& t : local.state) state.push_back(t.span<float>());
-  ps::SliceUpdate update;
-  update.in = std::as_const(local.values).span<float>();
-  update.out = values.span<float>();
-  update.gradients = {&gradient, 1};
-  update.gradient_scale = task.gradient_scale;
-  update.clip_scale = task.clip_scale;
-  update.state = state;
-  update.segments = segments;
-  update.schedule_step = task.schedule_step;
-  update.updates = local.updates;
-  optimizer.apply(update);
-  local.values = std::move(values);
-  ++local.updates;
-  return local;
-}
+void run(Self self, const ps::Bucket& bucket) { reducer_of(self).reduce(bucket, reporter(self)); }
 
-/// What is done with a layer's sum once it is there.
-struct AfterReduce {
-  ps::Reduce task;
-  LayerSpec layer;
-  std::vector<ps::Segment> segments;
-  std::shared_ptr<const ps::Optimizer> optimizer;
-  bool norm = false;
-
-  TaskDone operator()(Tensor sum) const {
-    if (task.apply) return ApplyDone{task.step, task.layer, updated(*optimizer, segments, *task.apply, sum)};
-    Stream stream;
-    const auto [squares, finite] = measure(stream, layer, sum, norm);
-    return ReduceDone{task.step, task.layer, std::move(sum), squares, finite};
-  }
-  std::string failure(const Error& error) const {
-    return cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ", error.message);
-  }
-};
-
-void run(Self self, const ps::Reduce& task) {
-  WorkerState& state = self->state;
-  if (!state.all_reducer) state.all_reducer = state.parts.make_all_reducer();
-  AfterReduce after{task, state.parts.source->layers()[task.layer], state.core->segments(task.layer),
-                    state.parts.optimizer, state.computer->measure_norm};
-  state.all_reducer->all_reduce(task.gradient, [report = reporter(self), after](Status status, Tensor sum) {
-    if (status) return guard(report, [&](const Report&) { report(after(std::move(sum))); });
-    // Cancelled: another worker of the group ended, and the coordinator hears of that one.
-    if (status.error().kind != ErrorKind::cancelled) report(TaskFailed{after.failure(status.error())});
-  });
-}
-
-void run(Self self, const ps::ApplyLocal& task) {
-  if (!self->state.collective) self->state.collective = self->state.parts.make_collective_queue();
-  submit(self, *self->state.collective,
-         [optimizer = self->state.parts.optimizer, task,
-          segments = self->state.core->segments(task.layer)](const Report& report) {
-           report(ApplyDone{task.step, task.layer, updated(*optimizer, segments, task, task.gradient)});
-         });
-}
+void run(Self self, const ps::ApplyLocal& task) { reducer_of(self).apply(task, reporter(self)); }
 
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
-  for (ps::Envelope& envelope : effects.send) self->state.parts.transport->send(std::move(envelope));
+  send(self, std::move(effects.send));
   for (const ps::Task& task : effects.tasks) std::visit([self](const auto& t) { run(self, t); }, task);
   if (effects.finished) self->quit();
 }
@@ -256,9 +247,33 @@ struct TaskHandler {
   void operator()(const ReduceDone& d) const {
     carry(self, core().reduced(d.step, d.layer, d.gradient, d.sum_of_squares, d.finite));
   }
-  void operator()(const ApplyDone& d) const { carry(self, core().applied_locally(d.step, d.layer, d.local)); }
+  void operator()(const ApplyDone& d) const {
+    for (const auto& [layer, local] : d.layers) carry(self, core().applied_locally(d.step, layer, local));
+  }
+  void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
+  void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }
 };
+
+std::unique_ptr<Stage> make_stage(Self self) {
+  const WorkerParts& parts = self->state.parts;
+  StageParts stage = *parts.stage;
+  stage.options.self = parts.options.self;
+  stage.options.coordinator = parts.options.coordinator;
+  stage.compute = parts.compute;
+  stage.sampler = parts.sampler;
+  stage.seed = parts.seed;
+  stage.measure_norm = parts.options.clip_norm > 0;
+  stage.slow_down = parts.slow_down;
+  stage.report = reporter(self);
+  return std::make_unique<Stage>(std::move(stage));
+}
+
+// A stage watches its neighbours, even where nothing is ever lost.
+std::chrono::milliseconds tick_interval(const WorkerParts& parts) {
+  if (parts.retry_interval.count() > 0 || !parts.stage) return parts.retry_interval;
+  return std::chrono::milliseconds(500);
+}
 
 WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given) {
   self->state.parts = std::move(*given);
@@ -266,14 +281,27 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
   self->state.core =
       std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers(), parts.source->gradient_order());
   self->state.computer = std::make_shared<Computer>(parts);
+  if (parts.stage) self->state.stage = make_stage(self);
   end_on_exception(self);
-  tick_every(self, parts.retry_interval);
+  tick_every(self, tick_interval(parts));
   return {
-      [self](const ps::EnvelopePtr& envelope) { carry(self, self->state.core->handle(*envelope)); },
+      [self](const ps::EnvelopePtr& envelope) {
+        const auto& stage = self->state.stage;
+        if (stage && for_stage(*envelope)) return send(self, stage->handle(*envelope));
+        ps::WorkerCore::Effects effects = self->state.core->handle(*envelope);
+        if (stage && std::holds_alternative<ps::Membership>(envelope->body))
+          stage->obey(self->state.core->membership(), self->state.core->membership().generation);
+        carry(self, std::move(effects));
+      },
       [self](const TaskDonePtr& done) { std::visit(TaskHandler{self}, *done); },
       [self](tick_atom) {
-        carry(self, self->state.core->tick());
-        tick_every(self, self->state.parts.retry_interval);
+        const WorkerParts& parts = self->state.parts;
+        if (parts.retry_interval.count() > 0) carry(self, self->state.core->tick());
+        if (const auto& stage = self->state.stage) {
+          if (parts.retry_interval.count() > 0) send(self, stage->tick());
+          send(self, stage->watch(now_ms(self)));
+        }
+        tick_every(self, tick_interval(parts));
       },
   };
 }

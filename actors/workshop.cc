@@ -3,9 +3,11 @@
 #include <stdexcept>
 
 #include <troupe/actors/actor_queue.h>
+#include <troupe/actors/device_reducer.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
-#include <troupe/kernels/collective/thread_group.h>
+#include <troupe/ps/pipeline/measured.h>
+#include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
@@ -19,14 +21,19 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
       return make_actor_queue(system, cat(name_of(who.role), who.index, '.', use), threads);
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
-  if (!parts.all_reducer) {
-    auto group = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(
-        make_thread_group(static_cast<int>(parts.coordinator.dealer.worker_batch.size())));
-    parts.all_reducer = [group, executor = parts.executor](ps::WorkerId w) {
-      TROUPE_CHECK((*group)[w], "worker ", w, " has left its group");
-      return make_all_reducer(std::move((*group)[w]), executor({ps::Role::worker, w, 1}, "all_reduce"));
+  if (!parts.read_checkpoint)
+    parts.read_checkpoint = [initial = parts.initial, start = parts.coordinator.resume ? parts.coordinator.resume->step : 0](
+                                const ps::ReloadRequest& request) -> Result<ps::Reload> {
+      return first_parameters(request, initial, start);
     };
-  }
+}
+
+ps::Reload first_parameters(const ps::ReloadRequest& request, const ps::Shard::InitialState& initial, ps::Step start) {
+  ps::Reload reload;
+  reload.step = start;
+  for (const ps::Slice& slice : request.layout->slices)
+    if (slice.server == request.server.index) reload.slices.push_back(initial(slice));
+  return reload;
 }
 
 Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(system), parts_(std::move(parts)) {
@@ -54,6 +61,7 @@ ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
   server.commits = [executor = parts_.executor, who] { return executor(who, "log"); };
   server.transport = parts_.transport;
   server.retry_interval = parts_.retry_interval;
+  if (parts_.trace) server.track = parts_.trace->track(cat("server ", who.index));
   return server;
 }
 
@@ -106,13 +114,68 @@ caf::actor Workshop::worker(const ps::Endpoint& who) {
   options.coordinator = parts_.coordinator.self;
   options.clip_norm = parts_.coordinator.clip_norm;
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
-  WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, {}, parts_.optimizer, parts_.transport,
+  options.bucket_bytes = parts_.bucket_bytes;
+  WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, parts_.transport,
                      ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
                      parts_.seed, {}, parts_.retry_interval};
-  worker.make_all_reducer = [make = parts_.all_reducer, who] { return std::shared_ptr(make(who.index)); };
-  worker.make_collective_queue = [make = parts_.executor, who] { return make(who, "collective"); };
+  const uint32_t stages = parts_.coordinator.layout.stages;
+  if (parts_.trace) {
+    worker.actor_track = parts_.trace->track(cat("worker ", who.index));
+    worker.compute_track = parts_.trace->track(
+        stages > 1 ? ps::stage_track(who.index % stages, who.index / stages) : cat("worker ", who.index, " compute"));
+  }
+  worker.make_reducer = reducer(who, worker.compute, worker.compute_track);
   if (parts_.slow_down) worker.slow_down = parts_.slow_down(who.index);
+  if (stages > 1) {
+    worker.stage = StageParts{};
+    worker.stage->track = worker.compute_track;
+    worker.stage->options = parts_.stage;
+    worker.stage->source = parts_.stage_source(who.index);
+    const uint32_t stages = parts_.coordinator.layout.stages;
+    if (parts_.trace)
+      worker.stage->track = parts_.trace->track(ps::stage_track(who.index % stages, who.index / stages));
+    for (const ps::TiedLayer& tied : parts_.stage.plan.tied)
+      if (parts_.stage.plan.schedule->stage_of[tied.reader] == who.index % stages)
+        worker.options.reads.push_back(tied.layer);
+  }
   return caf::actor_cast<caf::actor>(spawn_worker(system_, std::move(worker)));
+}
+
+std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
+                                                            Track track) {
+  const uint32_t stages = parts_.coordinator.layout.stages;
+  if (!parts_.all_reducer)
+    return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {
+      return group->join(rank, compute, track);
+    };
+  return [parts = parts_, who] {
+    DeviceReducerParts device;
+    device.all_reducer = parts.all_reducer(who.index);
+    device.make_queue = [executor = parts.executor, who] { return executor(who, "collective"); };
+    device.layers = parts.coordinator.layers;
+    device.optimizer = parts.optimizer;
+    device.norm = parts.coordinator.clip_norm > 0;
+    if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+    return make_device_reducer(std::move(device));
+  };
+}
+
+std::shared_ptr<LocalGroup> Workshop::local_group(uint32_t stage) {
+  std::shared_ptr<LocalGroup>& group = groups_[stage];
+  if (group) return group;
+  LocalGroupOptions options;
+  options.workers = parts_.coordinator.dealer.worker_batch.size() / parts_.coordinator.layout.stages;
+  options.layers = parts_.coordinator.layers;
+  options.optimizer = parts_.optimizer;
+  options.norm = parts_.coordinator.clip_norm > 0;
+  options.helpers = static_cast<size_t>(parts_.reduce_threads);
+  const auto number = [first = stage * options.helpers](size_t i) { return static_cast<uint32_t>(first + i); };
+  options.make_helper = [executor = parts_.executor, number](size_t i) {
+    return executor({ps::Role::worker, number(i), 1}, "reduce");
+  };
+  for (size_t i = 0; parts_.trace && i < options.helpers; ++i)
+    options.helper_tracks.push_back(parts_.trace->track(cat("reduce ", number(i))));
+  return group = std::make_shared<LocalGroup>(std::move(options));
 }
 
 void Workshop::check_layers(const ps::Endpoint& who, const GradientSource& source) const {

@@ -17,7 +17,7 @@ inline std::string_view trimmed(std::string_view text) {
 /// can hold. A floating-point T takes "inf" and "nan".
 template <class T>
 std::optional<T> number_from(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // one sign
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;

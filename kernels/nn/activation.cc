@@ -14,9 +14,9 @@ ops::Epilogue epilogue_of(Activation activation) {
 }
 
 Tensor activate(const Pass& pass, Activation activation, Tensor z, bool z_is_relu, LayerContext& context) {
-  if (activation == Activation::gelu) {
+  if (activation == Activation::gelu || activation == Activation::gelu_tanh) {
     Tensor y = pass.stream.empty(z.shape(), z.dtype());
-    pass.ops.gelu(pass.stream, z, y);
+    (activation == Activation::gelu ? pass.ops.gelu : pass.ops.gelu_tanh)(pass.stream, z, y);
     if (pass.training) context.z = std::move(z);
     return y;
   }
@@ -27,6 +27,7 @@ Tensor activate(const Pass& pass, Activation activation, Tensor z, bool z_is_rel
 
 Tensor activation_gradient(const Pass& pass, Activation activation, Tensor dy, const LayerContext& context) {
   if (activation == Activation::gelu) pass.ops.gelu_gradient(pass.stream, context.z, dy, dy);
+  if (activation == Activation::gelu_tanh) pass.ops.gelu_tanh_gradient(pass.stream, context.z, dy, dy);
   if (activation == Activation::relu) pass.ops.relu_gradient(pass.stream, context.y, dy, dy);
   return dy;
 }

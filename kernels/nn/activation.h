@@ -10,6 +10,7 @@ enum class Activation : uint8_t {
   /// quarter of the pixels for the same result: max(relu(z)) = relu(max(z)).
   relu_before_pool,
   gelu,
+  gelu_tanh,
 };
 
 /// What an op that fuses a relu is asked to do for this activation.

@@ -1,5 +1,7 @@
 #include <troupe/kernels/nn/embedding.h>
 
+#include <troupe/kernels/nn/init.h>
+
 namespace troupe::nn {
 namespace {
 
@@ -21,7 +23,7 @@ std::vector<ParamSpec> Embedding::params() const {
 }
 
 void Embedding::initialize(Random& random, std::span<float> values) const {
-  for (float& value : values) value = static_cast<float>(random.normal());
+  fill_normal(random, deviation_, values);
 }
 
 Tensor Embedding::forward(const Pass& pass, const Tensor& weights, const Tensor& x,

@@ -12,4 +12,8 @@ void fill_uniform(Random& random, double bound, std::span<float> values) {
   for (float& value : values) value = static_cast<float>((2 * random.uniform() - 1) * bound);
 }
 
+void fill_normal(Random& random, double deviation, std::span<float> values) {
+  for (float& value : values) value = static_cast<float>(deviation * random.normal());
+}
+
 }  // namespace troupe::nn

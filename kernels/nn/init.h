@@ -13,4 +13,7 @@ double inverse_root(int64_t fan_in);
 /// Uniform in [-bound, bound).
 void fill_uniform(Random&, double bound, std::span<float> values);
 
+/// Normal with this standard deviation.
+void fill_normal(Random&, double deviation, std::span<float> values);
+
 }  // namespace troupe::nn

@@ -14,6 +14,7 @@ struct Pass {
   const ops::Ops& ops;
   bool training = true;  ///< false: dropout is off, batch norm uses its running statistics
   uint64_t seed = 0;     ///< of this step, for dropout
+  int64_t first_sample = 0;  ///< of this pass in the step's batch, where several passes make up a batch
 };
 
 /// What one layer keeps of one pass for its backward half. Each pass has its own, so that several batches may
@@ -27,6 +28,7 @@ struct LayerContext {
   Tensor mean;            ///< of rows or channels
   Tensor spread;          ///< rstd of rows, or variance of channels
   Tensor choice;          ///< where each maximum was
+  Tensor log_sums;        ///< of the rows of an attention
   Tensor dscale, dshift;  ///< weight gradients that backward_input computes on its way
   Shape x_shape;
 };
@@ -47,6 +49,10 @@ class Layer {
   virtual std::vector<ParamSpec> params() const { return {}; }
   virtual void initialize(Random&, std::span<float> values) const { (void)values; }
 
+  /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As it
+  /// stands every parameter is used once for each place (pixel, token) of the output.
+  virtual int64_t work(const Shape& sample) const;
+
   virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
 
   /// From dy = d loss / d y, which it takes over and may overwrite, d loss / d x; empty when `wants_dx` is
@@ -64,5 +70,11 @@ class Layer {
 
 /// [n, dims of the sample...].
 Shape batch_shape(int64_t samples, const Shape& sample);
+
+/// The same dimensions but for the last one: [n, t, width] with another width.
+Shape with_last(const Shape& shape, int64_t last);
+
+/// [n, ..., width] seen as [rows, width]: what works on vectors does not ask how they are arranged.
+Tensor as_rows(const Tensor& x);
 
 }  // namespace troupe::nn

@@ -3,8 +3,7 @@
 
 namespace troupe::nn {
 
-/// y[n, width] = activation(each row normalised, times weight[width], plus bias[width]); they start at 1 and
-/// 0.
+/// y[n, ..., width] = activation(each row normalised, times weight[width], plus bias[width]); they start at 1 and 0.
 class LayerNorm final : public Layer {
  public:
   static constexpr double kEpsilon = 1e-5;

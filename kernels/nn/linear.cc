@@ -1,5 +1,7 @@
 #include <troupe/kernels/nn/linear.h>
 
+#include <algorithm>
+
 #include <troupe/kernels/nn/init.h>
 
 namespace troupe::nn {
@@ -7,42 +9,53 @@ namespace troupe::nn {
 using ops::Trans;
 
 Shape Linear::output_shape(const Shape& sample) const {
-  TROUPE_CHECK(sample == Shape{weight_[1]}, "samples of shape ", sample, " for ", weight_[1], " inputs");
-  return bias_;
+  TROUPE_CHECK(sample.dims() > 0 && sample[-1] == weight_[1], "samples of shape ", sample, " for ", weight_[1], " inputs");
+  return with_last(sample, weight_[0]);
 }
 
 std::vector<ParamSpec> Linear::params() const {
-  return {{"weight", weight_, 0, ParamKind::weight}, {"bias", bias_, weight_.count(), ParamKind::bias}};
+  std::vector<ParamSpec> params{{"weight", weight_, 0, ParamKind::weight}};
+  if (options_.bias) params.push_back({"bias", {weight_[0]}, weight_.count(), ParamKind::bias});
+  return params;
 }
 
 void Linear::initialize(Random& random, std::span<float> values) const {
-  fill_uniform(random, inverse_root(weight_[1]), values);
+  if (options_.deviation == 0) return fill_uniform(random, inverse_root(weight_[1]), values);
+  const auto weights = static_cast<size_t>(weight_.count());
+  fill_normal(random, options_.deviation, values.first(weights));
+  std::ranges::fill(values.subspan(weights), 0.f);
+}
+
+Tensor Linear::bias_of(const Tensor& flat) const {
+  return options_.bias ? flat.view(weight_.count(), {weight_[0]}) : Tensor();
 }
 
 Tensor Linear::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                        LayerContext& context) const {
-  Tensor z = pass.stream.empty({x.shape()[0], weight_[0]}, x.dtype());
-  pass.ops.linear(pass.stream, x, weights.view(0, weight_), weights.view(weight_.count(), bias_),
-                  epilogue_of(activation_), z);
-  if (pass.training) context.x = x;
-  return activate(pass, activation_, std::move(z), true, context);
+  const Tensor rows = as_rows(x);
+  Tensor z = pass.stream.empty({rows.shape()[0], weight_[0]}, x.dtype());
+  pass.ops.linear(pass.stream, rows, weights.view(0, weight_), bias_of(weights), epilogue_of(options_.activation), z);
+  if (pass.training) context.x = rows;
+  return activate(pass, options_.activation, std::move(z), true, context).reshaped(with_last(x.shape(), weight_[0]));
 }
 
 Tensor Linear::backward_input(const Pass& pass, const Tensor& weights, Tensor dy, bool wants_dx,
                               LayerContext& context) const {
-  context.dz = activation_gradient(pass, activation_, std::move(dy), context);
+  const Shape shape = with_last(dy.shape(), weight_[1]);
+  context.dz = activation_gradient(pass, options_.activation, as_rows(dy), context);
   if (!wants_dx) return {};
   Tensor dx = pass.stream.empty(context.x.shape(), context.dz.dtype());
   pass.ops.gemm(pass.stream, Trans::no, Trans::no, context.dz, weights.view(0, weight_), 0, dx);
-  return dx;
+  return dx.reshaped(shape);
 }
 
 void Linear::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context, ops::Write write,
                              Tensor& gradient) const {
   Tensor dweight = gradient.view(0, weight_);
-  Tensor dbias = gradient.view(weight_.count(), bias_);
   pass.ops.gemm(pass.stream, Trans::yes, Trans::no, context.dz, context.x, write == ops::Write::add ? 1 : 0,
                 dweight);
+  if (!options_.bias) return;
+  Tensor dbias = bias_of(gradient);
   pass.ops.bias_gradient(pass.stream, context.dz, write, dbias);
 }
 

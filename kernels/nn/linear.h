@@ -3,12 +3,19 @@
 
 namespace troupe::nn {
 
-/// y[n, outputs] = activation(x[n, inputs] weight[outputs, inputs]^T + bias). Weight and bias start uniform
-/// in +-1/sqrt(inputs).
+/// y[n, ..., outputs] = activation(x[n, ..., inputs] weight[outputs, inputs]^T + bias), whatever dimensions lie between.
 class Linear final : public Layer {
  public:
+  struct Options {
+    Activation activation = Activation::none;
+    bool bias = true;
+    /// Weights start normal with this deviation and biases at 0; 0: both start uniform in +-1/sqrt(inputs).
+    double deviation = 0;
+  };
+
   Linear(int64_t inputs, int64_t outputs, Activation activation = Activation::none)
-      : weight_{outputs, inputs}, bias_{outputs}, activation_(activation) {}
+      : Linear(inputs, outputs, Options{.activation = activation}) {}
+  Linear(int64_t inputs, int64_t outputs, Options options) : weight_{outputs, inputs}, options_(options) {}
 
   Shape output_shape(const Shape& sample) const override;
   std::vector<ParamSpec> params() const override;
@@ -20,8 +27,11 @@ class Linear final : public Layer {
                        Tensor& gradient) const override;
 
  private:
-  Shape weight_, bias_;
-  Activation activation_;
+  /// The bias part of a flat vector, or none.
+  Tensor bias_of(const Tensor& flat) const;
+
+  Shape weight_;
+  Options options_;
 };
 
 }  // namespace troupe::nn

@@ -6,7 +6,9 @@
 #include <troupe/kernels/nn/flatten.h>
 #include <troupe/kernels/nn/layer_norm.h>
 #include <troupe/kernels/nn/linear.h>
+#include <troupe/kernels/nn/make_gpt.h>
 #include <troupe/kernels/nn/pool.h>
+#include <troupe/kernels/nn/recompute.h>
 #include <troupe/kernels/nn/residual_add.h>
 
 namespace troupe::nn {
@@ -43,6 +45,7 @@ Status check_numbers(const ModelSpec& spec) {
     return invalid(cat("the data has ", spec.classes, " classes; there must be from 1 to ", kLargestSize));
   if (spec.input.dims() == 0 || spec.input.count() < 1)
     return invalid(cat("the data's samples have shape ", spec.input, ", which holds nothing to learn from"));
+  TROUPE_TRY(check_recompute(spec));
   TROUPE_TRY(check_sizes("hidden", spec.hidden, kLargestSize));
   TROUPE_TRY(check_sizes("channels", spec.channels, kLargestSize));
   return check_sizes("blocks", spec.blocks, kMostBlocks);
@@ -93,7 +96,15 @@ Status check(const ModelSpec& spec) {
                          "; a resnet needs one number of blocks for each number of channels"));
     return {};
   }
-  return invalid(cat("model.kind is \"", spec.kind, "\"; it must be \"mlp\", \"cnn\" or \"resnet\""));
+  if (spec.kind == "gpt") {
+    TROUPE_TRY(check_only_for(!spec.hidden.empty(), "hidden", "mlp and cnn", spec));
+    TROUPE_TRY(check_only_for(!spec.channels.empty(), "channels", "cnn and resnet", spec));
+    TROUPE_TRY(check_only_for(!spec.blocks.empty(), "blocks", "resnet", spec));
+    TROUPE_TRY(check_only_for(spec.batch_norm, "batch_norm", "cnn", spec));
+    TROUPE_TRY(check_only_for(spec.layer_norm, "layer_norm", "mlp", spec));
+    return check_gpt(spec);
+  }
+  return invalid(cat("model.kind is \"", spec.kind, "\"; it must be \"mlp\", \"cnn\", \"resnet\" or \"gpt\""));
 }
 
 Activation activation_of(const ModelSpec& spec) {
@@ -170,16 +181,19 @@ Model make_resnet(const ModelSpec& spec) {
   const Activation activation = activation_of(spec);
   int64_t width = spec.channels[0];
   int last = add_conv_norm(model, "stem", "stem_bn", spec.input[0], width, 3, 1, activation);
+  std::vector<int> ends{model.nodes()};
   for (size_t group = 0; group < spec.channels.size(); ++group)
     for (int64_t block = 0; block < spec.blocks[group]; ++block) {
       const int64_t stride = group > 0 && block == 0 ? 2 : 1;
       last = add_residual_block(model, cat("group", group + 1, "_block", block + 1), last, width,
                                 spec.channels[group], stride, activation);
       width = spec.channels[group];
+      ends.push_back(model.nodes());
     }
   model.add("pool", std::make_unique<GlobalAvgPool>());
   if (spec.dropout > 0) model.add("dropout", std::make_unique<Dropout>(spec.dropout, 0));
   model.add("fc", std::make_unique<Linear>(width, spec.classes));
+  recompute_blocks(spec, ends, model);
   return model;
 }
 
@@ -188,7 +202,7 @@ Status check_layer_sizes(const Model& model) {
     if (layer.count >= kLargestLayer)
       return invalid(cat("layer ", layer.name, " would have ", layer.count,
                          " parameters; a layer must have fewer than ", kLargestLayer,
-                         ": make model.hidden or model.channels smaller"));
+                         ": make model.hidden, model.channels or model.width smaller"));
   return {};
 }
 
@@ -196,7 +210,10 @@ Status check_layer_sizes(const Model& model) {
 
 Result<Model> make_model(const ModelSpec& spec) {
   TROUPE_TRY(check(spec));
-  Model model = spec.kind == "mlp" ? make_mlp(spec) : spec.kind == "cnn" ? make_cnn(spec) : make_resnet(spec);
+  Model model = spec.kind == "mlp"   ? make_mlp(spec)
+                : spec.kind == "cnn" ? make_cnn(spec)
+                : spec.kind == "gpt" ? make_gpt(spec)
+                                     : make_resnet(spec);
   TROUPE_TRY(check_layer_sizes(model));
   return model;
 }

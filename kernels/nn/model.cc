@@ -2,6 +2,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 namespace troupe::nn {
 namespace {
@@ -27,32 +28,66 @@ void ModelContext::begin(Tensor input) {
   for (LayerContext& layer : layers_) layer = {};
   for (Tensor& output : outputs_) output = {};
   for (Tensor& gradient : gradients_) gradient = {};
+  for (Tensor& share : shares_) share = {};
+  for (Tensor& entry : entries_) entry = {};
   next_ = 0;
 }
 
-int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
+int Model::append(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
   const int index = static_cast<int>(nodes_.size());
   if (input == kPrevious) input = index - 1;
   TROUPE_CHECK(input < index && skip < index, "node ", index, " reads ", input, " and ", skip);
   const auto learns = [this](int node) { return wants_gradient(node); };
   Node node{name, std::move(layer), input, skip, kNone, index, learns(input) || learns(skip), false, {}};
-  const Shape& read = input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output;
-  node.output = node.layer->output_shape(read);
+  node.output = node.layer->output_shape(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
   if (input >= 0) nodes_[static_cast<size_t>(input)].last_use = index;
   if (skip >= 0) nodes_[static_cast<size_t>(skip)].last_use = index;
+  nodes_.push_back(std::move(node));
+  return index;
+}
 
+int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip) {
+  const int index = append(name, std::move(layer), input, skip);
+  Node& node = nodes_.back();
   if (auto params = node.layer->params(); !params.empty()) {
     LayerSpec spec{name, count_of(params), std::move(params)};
     for (ParamSpec& param : spec.params) param.name = name + "." + param.name;
+    const Shape& read = node.input < 0 ? sample_ : nodes_[static_cast<size_t>(node.input)].output;
     node.spec = static_cast<int>(specs_.size());
-    node.learns = true;
+    node.learns = node.owner = true;
     node.waits = spec.count > read.count() + node.output.count();
     specs_.push_back(std::move(spec));
     spec_nodes_.push_back(static_cast<size_t>(index));
   }
-  nodes_.push_back(std::move(node));
   set_gradient_order();
   return index;
+}
+
+int Model::add_tied(size_t shared, std::unique_ptr<const Layer> layer, int input) {
+  TROUPE_CHECK(shared < specs_.size() && count_of(layer->params()) == specs_[shared].count, "layer ", shared, " has ",
+               shared < specs_.size() ? specs_[shared].count : 0, " parameters, the node that shares them needs ",
+               count_of(layer->params()));
+  const int index = append(specs_[shared].name, std::move(layer), input, kNone);
+  nodes_.back().spec = static_cast<int>(shared);
+  nodes_.back().learns = true;
+  return index;
+}
+
+void Model::recompute(int first, int last) {
+  TROUPE_CHECK(first >= 0 && first < last && last <= static_cast<int>(nodes_.size()), first, " to ", last, " of ",
+               nodes_.size(), " nodes");
+  const int entry = nodes_[static_cast<size_t>(first)].input;
+  for (int index = first; index < last; ++index) {
+    Node& node = nodes_[static_cast<size_t>(index)];
+    const auto inside = [&](int read) { return read == kNone || read == entry || read >= first; };
+    TROUPE_CHECK(node.range == kNone && inside(node.input) && inside(node.skip) &&
+                     (index == last - 1 || node.last_use < last),
+                 "node ", index, " cannot be recomputed between ", first, " and ", last);
+    node.range = static_cast<int>(ranges_.size());
+    node.waits = false;  // what it would keep until the end is what is not to be kept
+  }
+  ranges_.push_back({first, last});
+  set_gradient_order();
 }
 
 void Model::set_gradient_order() {
@@ -75,6 +110,46 @@ size_t Model::first_node(size_t layer) const {
   return layer < specs_.size() ? spec_nodes_[layer] : nodes_.size();
 }
 
+std::vector<size_t> Model::cuts() const {
+  std::vector<size_t> cuts;
+  for (size_t layer = 1; layer < specs_.size(); ++layer) {
+    const auto at = static_cast<int>(spec_nodes_[layer]);
+    const int range = nodes_[spec_nodes_[layer]].range;
+    bool possible = range < 0 || ranges_[static_cast<size_t>(range)].first == at;
+    for (size_t index = spec_nodes_[layer]; index < nodes_.size(); ++index) {
+      const Node& node = nodes_[index];
+      possible = possible && (node.input >= at - 1) && (node.skip == kNone || node.skip >= at - 1);
+    }
+    if (possible) cuts.push_back(layer);
+  }
+  return cuts;
+}
+
+std::vector<Model::Tied> Model::tied() const {
+  std::vector<Tied> tied;
+  size_t user = 0;
+  for (size_t index = 0; index < nodes_.size(); ++index) {
+    while (user + 1 < specs_.size() && spec_nodes_[user + 1] <= index) ++user;
+    if (nodes_[index].spec >= 0 && !nodes_[index].owner) tied.push_back({static_cast<size_t>(nodes_[index].spec), user});
+  }
+  return tied;
+}
+
+int64_t Model::work(size_t layer) const {
+  int64_t sum = 0;
+  for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) {
+    const int input = nodes_[index].input;
+    sum += nodes_[index].layer->work(input < 0 ? sample_ : nodes_[static_cast<size_t>(input)].output);
+  }
+  return sum;
+}
+
+int64_t Model::outputs(size_t layer) const {
+  int64_t sum = 0;
+  for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();
+  return sum;
+}
+
 size_t Model::layers_done(const ModelContext& context) const {
   size_t done = 0;
   while (done < specs_.size() && first_node(done + 1) <= context.next_) ++done;
@@ -90,8 +165,13 @@ void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t fi
   context.layers_.resize(nodes_.size());
   context.outputs_.resize(nodes_.size());
   context.gradients_.resize(nodes_.size());
-  for (; context.next_ < first_node(last); ++context.next_)
+  context.shares_.resize(specs_.size());
+  context.entries_.resize(ranges_.size());
+  for (; context.next_ < first_node(last); ++context.next_) {
     on_behalf_of(nodes_[context.next_].name, [&] { run_node(pass, weights, context.next_, context); });
+    if (const int range = nodes_[context.next_].range; range >= 0 && is_last_of(range, context.next_))
+      forget_range(ranges_[static_cast<size_t>(range)], context);
+  }
 }
 
 void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index,
@@ -100,7 +180,9 @@ void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t i
   auto& outputs = context.outputs_;
   LayerContext& layer = context.layers_[index];
   if (node.skip >= 0) layer.skip = outputs[static_cast<size_t>(node.skip)];
-  const Tensor& x = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
+  const Tensor x = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
+  const Range* const range = node.range < 0 ? nullptr : &ranges_[static_cast<size_t>(node.range)];
+  if (range && range->first == static_cast<int>(index)) context.entries_[static_cast<size_t>(node.range)] = x;
   const Tensor none;
   outputs[index] =
       node.layer->forward(pass, node.spec < 0 ? none : weights[static_cast<size_t>(node.spec)], x, layer);
@@ -110,13 +192,33 @@ void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t i
       outputs[static_cast<size_t>(read)] = {};
 }
 
+void Model::forget_range(const Range& range, ModelContext& context) const {
+  for (int index = range.first; index < range.last; ++index) context.layers_[static_cast<size_t>(index)] = {};
+}
+
+// What comes out has been read already, in the pass that this one repeats.
+void Model::run_range_again(const Pass& pass, std::span<const Tensor> weights, const Range& range,
+                            ModelContext& context) const {
+  const Node& first = nodes_[static_cast<size_t>(range.first)];
+  const Tensor entry = context.entries_[static_cast<size_t>(first.range)];
+  if (first.input >= 0) context.outputs_[static_cast<size_t>(first.input)] = entry;
+  for (int index = range.first; index < range.last; ++index)
+    run_node(pass, weights, static_cast<size_t>(index), context);
+  if (first.input >= 0) context.outputs_[static_cast<size_t>(first.input)] = {};
+  context.outputs_[static_cast<size_t>(range.last - 1)] = {};
+  context.entries_[static_cast<size_t>(first.range)] = {};
+}
+
 void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor doutput,
                      const GradientSource::GradientReady& ready, ModelContext& context) const {
   TROUPE_CHECK(forward_done(context), "backward before the forward pass is complete");
   context.gradients_.back() = std::move(doutput);
   for (size_t index = nodes_.size(); index-- > 0;)
-    if (nodes_[index].learns)
-      on_behalf_of(nodes_[index].name, [&] { run_node_back(pass, weights, index, ready, context); });
+    on_behalf_of(nodes_[index].name, [&] {
+      if (const int range = nodes_[index].range; range >= 0 && is_last_of(range, index))
+        run_range_again(pass, weights, ranges_[static_cast<size_t>(range)], context);
+      if (nodes_[index].learns) run_node_back(pass, weights, index, ready, context);
+    });
   for (size_t index = 0; index < nodes_.size(); ++index)
     if (nodes_[index].waits)
       on_behalf_of(nodes_[index].name, [&] { give_gradient(pass, weights, index, ready, context); });
@@ -125,14 +227,24 @@ void Model::backward(const Pass& pass, std::span<const Tensor> weights, Tensor d
 void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, size_t index,
                           const GradientSource::GradientReady& ready, ModelContext& context) const {
   const Node& node = nodes_[index];
-  LayerContext& layer = context.layers_[index];
-  const bool has_params = node.spec >= 0;
+  Tensor dx = node_back_input(pass, weights, index, context);
+  if (node.spec >= 0 && !node.waits) give_gradient(pass, weights, index, ready, context);
+  if (!node.waits) context.layers_[index] = {};
+  pass_back(pass, index, std::move(dx), context);
+}
+
+Tensor Model::node_back_input(const Pass& pass, std::span<const Tensor> weights, size_t index,
+                              ModelContext& context) const {
+  const Node& node = nodes_[index];
   const Tensor none;
-  const Tensor& flat = has_params ? weights[static_cast<size_t>(node.spec)] : none;
-  Tensor dx = node.layer->backward_input(pass, flat, std::move(context.gradients_[index]),
-                                         wants_gradient(node.input), layer);
-  if (has_params && !node.waits) give_gradient(pass, weights, index, ready, context);
-  if (!node.waits) layer = {};
+  return node.layer->backward_input(pass, node.spec >= 0 ? weights[static_cast<size_t>(node.spec)] : none,
+                                    std::move(context.gradients_[index]), wants_gradient(node.input),
+                                    context.layers_[index]);
+}
+
+// Hands what a node gave back to those whose outputs it had read.
+void Model::pass_back(const Pass& pass, size_t index, Tensor dx, ModelContext& context) const {
+  const Node& node = nodes_[index];
   if (wants_gradient(node.skip)) {
     Tensor dskip = pass.stream.empty(dx.shape(), dx.dtype());
     pass.ops.copy(pass.stream, dx, dskip);
@@ -144,10 +256,12 @@ void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, siz
 void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, size_t index,
                           const GradientSource::GradientReady& ready, ModelContext& context) const {
   const auto spec = static_cast<size_t>(nodes_[index].spec);
-  Tensor gradient = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
-  nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], ops::Write::set, gradient);
+  Tensor& share = context.shares_[spec];
+  const auto write = share ? ops::Write::add : ops::Write::set;
+  if (!share) share = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
+  nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], write, share);
   context.layers_[index] = {};
-  ready(spec, std::move(gradient));
+  if (nodes_[index].owner) ready(spec, std::exchange(share, {}));
 }
 
 void Model::add_gradient(const Pass& pass, int node, Tensor gradient, ModelContext& context) const {

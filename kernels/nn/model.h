@@ -19,10 +19,13 @@ class ModelContext {
 
  private:
   friend class Model;
+  friend class ModelPart;
   Tensor input_;
   std::vector<LayerContext> layers_;
   std::vector<Tensor> outputs_;    ///< by node, while a later node still reads it
   std::vector<Tensor> gradients_;  ///< by node: d loss / d output, as far as it is known
+  std::vector<Tensor> shares_;     ///< by layer: its gradient, while other nodes that use it are still to add to it
+  std::vector<Tensor> entries_;    ///< by recomputed range: what went in
   size_t next_ = 0;                ///< nodes before it have run
 };
 
@@ -44,7 +47,17 @@ class Model {
   /// node's number.
   int add(const std::string& name, std::unique_ptr<const Layer> layer, int input = kPrevious,
           int skip = kNone);
+  /// Appends a node that uses the parameters of layer `shared` as well, of which it must have equally many (a head
+  /// that is tied to the embedding). It runs along with the layer before it; the gradient of `shared` is handed out
+  /// when all nodes that use it have added to it.
+  int add_tied(size_t shared, std::unique_ptr<const Layer> layer, int input = kPrevious);
 
+  /// Lets nodes [first, last) keep nothing of a training pass between its halves but what went in: `backward` runs
+  /// them forward once more, to the same bits. Later nodes may read only the last of them, and nothing may come in but
+  /// one node's output. Ranges do not overlap. Called when all nodes are there.
+  void recompute(int first, int last);
+
+  int nodes() const { return static_cast<int>(nodes_.size()); }
   const std::vector<LayerSpec>& layers() const { return specs_; }
   const Shape& input_shape() const { return sample_; }  ///< of one sample
   const Shape& output_shape() const { return nodes_.empty() ? sample_ : nodes_.back().output; }
@@ -57,6 +70,22 @@ class Model {
                ModelContext& context) const;
   /// Whether all layers have run.
   bool forward_done(const ModelContext& context) const { return context.next_ == nodes_.size(); }
+  /// Layers before which the model can be cut in two: one tensor alone, the output of the node before, is read behind
+  /// the cut, and no recomputed range lies on both sides. Ascending. (A tied layer may then be a layer of both parts.)
+  std::vector<size_t> cuts() const;
+  /// Where layers are used once more: the layer, and the one that the node in question runs along with.
+  struct Tied {
+    size_t layer, user;
+  };
+  std::vector<Tied> tied() const;
+  /// Shape of one sample of the tensor that crosses at a cut.
+  const Shape& shape_at(size_t cut) const { return nodes_[first_node(cut) - 1].output; }
+
+  /// Multiply-adds of one sample's forward pass through a layer and the nodes that run along with it, about.
+  int64_t work(size_t layer) const;
+  /// Values that the layer and the nodes along with it put out for one sample.
+  int64_t outputs(size_t layer) const;
+
   /// How many layers have run.
   size_t layers_done(const ModelContext& context) const;
 
@@ -70,6 +99,7 @@ class Model {
                 const GradientSource::GradientReady& ready, ModelContext& context) const;
 
  private:
+  friend class ModelPart;
   struct Node {
     std::string name;
     std::unique_ptr<const Layer> layer;
@@ -80,23 +110,38 @@ class Model {
     bool learns;   ///< it or a node before it has parameters, so its output's gradient is wanted
     bool waits;    ///< its weight gradient is worked out after all that do not wait
     Shape output;
+    bool owner = false;  ///< the first of the nodes with its LayerSpec: the last to add to the gradient
+    int range = kNone;   ///< the recomputed range that it is in
+  };
+  struct Range {
+    int first, last;
   };
 
+  int append(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip);
+
   void run_node(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
+  void run_range_again(const Pass&, std::span<const Tensor> weights, const Range&, ModelContext&) const;
+  void forget_range(const Range&, ModelContext&) const;
   void run_node_back(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
+  Tensor node_back_input(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
+  void pass_back(const Pass&, size_t index, Tensor dx, ModelContext&) const;
   void give_gradient(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
   void set_gradient_order();
   void add_gradient(const Pass&, int node, Tensor gradient, ModelContext&) const;
   bool wants_gradient(int node) const { return node >= 0 && nodes_[static_cast<size_t>(node)].learns; }
+  bool is_last_of(int range, size_t node) const {
+    return ranges_[static_cast<size_t>(range)].last == static_cast<int>(node) + 1;
+  }
   size_t first_node(size_t layer) const;
 
   Shape sample_;
   std::vector<Node> nodes_;
   std::vector<LayerSpec> specs_;
-  std::vector<size_t> spec_nodes_;  ///< by LayerSpec: its node
+  std::vector<size_t> spec_nodes_;  ///< by LayerSpec: the first node that has it
   std::vector<size_t> gradient_order_;
+  std::vector<Range> ranges_;
 };
 
 }  // namespace troupe::nn

@@ -8,12 +8,18 @@ namespace troupe::nn {
 namespace {
 
 // Large enough for efficient kernels, small enough that activations stay within a few training steps' memory.
-constexpr size_t kEvaluationBatch = 250;
+size_t evaluation_batch(const Dataset& data) {
+  constexpr int64_t kSamples = 250, kPositions = 4096;
+  return static_cast<size_t>(std::clamp<int64_t>(kPositions / std::max<int64_t>(1, data.label_shape().count()), 1, kSamples));
+}
 
 void check_fit(const Model& model, const Dataset& data) {
   TROUPE_CHECK(model.input_shape() == data.sample_shape(), "the model takes samples of shape ", model.input_shape(),
                ", the data's are ", data.sample_shape());
-  TROUPE_CHECK(model.output_shape() == Shape{data.classes()}, "the model's output is ", model.output_shape(), " for ",
+  const std::span<const int64_t> output = model.output_shape().span();
+  TROUPE_CHECK(!output.empty() && output.back() == data.classes() &&
+                   Shape(output.first(output.size() - 1)) == data.label_shape(),
+               "the model's output is ", model.output_shape(), " for labels of shape ", data.label_shape(), " and ",
                data.classes(), " classes");
 }
 
@@ -53,8 +59,8 @@ Result<std::unique_ptr<ModelSource>> ModelSource::make(std::shared_ptr<const Mod
 
 void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) {
   const auto count = static_cast<int64_t>(samples.size());
-  Tensor inputs = courier_.host(batch_shape(count, data.sample_shape()), DType::f32);
-  Tensor labels = courier_.host({count}, DType::i32);
+  Tensor inputs = courier_.host(batch_shape(count, data.sample_shape()), data.sample_dtype());
+  Tensor labels = courier_.host(batch_shape(count, data.label_shape()), DType::i32);
   data.gather(samples, inputs, labels);
   courier_.begin_pass();
   labels_ = courier_.to_device(labels);
@@ -101,14 +107,14 @@ StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weig
       [&](size_t layer, Tensor gradient) { courier_.give(layer, std::move(gradient), ready); }, context_);
   courier_.deliver(ready);
   begun_ = false;
-  return stats_of(Courier::receive(std::move(sums)), static_cast<int64_t>(batch.samples.size()));
+  return stats_of(loss_sums(Courier::receive(std::move(sums)), labels_.shape()));
 }
 
 StepStats ModelSource::evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) {
   begun_ = prepared_ = false;
   StepStats total;
   while (!test_samples.empty()) {
-    const size_t count = std::min(kEvaluationBatch, test_samples.size());
+    const size_t count = std::min(evaluation_batch(*test_), test_samples.size());
     begin(*test_, test_samples.first(count));
     model_->forward(pass(false, 0), courier_.weights(weights, 0, layers().size()), 0, layers().size(), context_);
     Tensor probabilities;

@@ -16,17 +16,40 @@ struct ModelSpec {
   /// resnet: a stem conv, then for each of `channels` a group of `blocks[i]` residual blocks (two 3x3 convs with
   ///         batch norm; the first block of every group but the first halves the size), global average pool,
   ///         logits; layers stem, stem_bn, group1_block1_conv1, ..., fc
+  /// gpt:    token embedding (+ learned positions), `layers` pre-norm blocks, a last norm, logits for `classes` tokens
+  ///         at every position (Radford et al. 2019); layers embedding, positions, block1_norm1, block1_qkv,
+  ///         block1_projection, block1_norm2, block1_mlp1, block1_mlp2, ..., norm, head
   std::string kind = "mlp";
-  Shape input;                 ///< of one sample: [784] or [channels, height, width]
-  int64_t classes = 10;
+  Shape input;           ///< of one sample: [784], [channels, height, width], or [positions] for gpt
+  int64_t classes = 10;  ///< gpt: the vocabulary
   std::vector<int64_t> hidden;
   std::vector<int64_t> channels;
   std::vector<int64_t> blocks;
   int64_t kernel = 3;
   std::string activation = "relu";  ///< relu | gelu
-  double dropout = 0;               ///< before every fully connected layer but the first; resnet: before its only one
+  /// Before every fully connected layer but the first; resnet: before its only one; gpt: after the embedding, and of
+  /// what attention and MLP add.
+  double dropout = 0;
   bool batch_norm = false;          ///< cnn: after every conv; mlp: layer norm is `layer_norm`
   bool layer_norm = false;          ///< mlp: after every hidden layer
+  // gpt:
+  int64_t layers = 4;                ///< blocks of attention and MLP
+  int64_t heads = 4;                 ///< of attention, width / heads numbers each
+  int64_t width = 128;               ///< numbers a position
+  int64_t context = 128;             ///< most positions of a sequence
+  std::string positions = "learned";  ///< learned | rotary
+  std::string mlp = "gelu";           ///< gelu | gelu_tanh | swiglu
+  bool tied = true;                   ///< the head's weight is the embedding's
+  /// Which activations are not kept for the backward pass but made again: none; full: all within a block; every_n: all
+  /// within `recompute_every` blocks together.
+  std::string recompute = "none";
+  int64_t recompute_every = 2;
 };
+
+/// Units of a gpt block's MLP: 4 width; swiglu, which has three matrices, 8/3 width rounded up to a multiple of 32, so
+/// that both have about as many parameters.
+inline int64_t mlp_width(const ModelSpec& spec) {
+  return spec.mlp == "swiglu" ? ((8 * spec.width + 2) / 3 + 31) / 32 * 32 : 4 * spec.width;
+}
 
 }  // namespace troupe::nn

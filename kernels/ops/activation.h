@@ -4,7 +4,7 @@
 
 namespace troupe::ops {
 
-/// Functions of single elements; all tensors of a call have one shape.
+/// Functions of single elements; all tensors of a call have one shape, but for swiglu.
 struct ActivationOps {
   /// y = max(x, 0); NaN stays NaN. y may be x.
   void (*relu)(Stream&, const Tensor& x, Tensor& y);
@@ -20,6 +20,21 @@ struct ActivationOps {
 
   /// dx = dy (Phi(x) + x phi(x)), phi the normal density, x the input of `gelu`. dx may be dy.
   void (*gelu_gradient)(Stream&, const Tensor& x, const Tensor& dy, Tensor& dx);
+
+  /// y = x/2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3): the approximation that GPT-2 was trained with, up to
+  /// 5e-4 from `gelu`. y may be x.
+  void (*gelu_tanh)(Stream&, const Tensor& x, Tensor& y);
+
+  /// dx = dy ((1 + tanh(u)) / 2 + x/2 (1 - tanh(u)^2) sqrt(2 / pi) (1 + 3 0.044715 x^2)), x the input of `gelu_tanh`.
+  /// dx may be dy.
+  void (*gelu_tanh_gradient)(Stream&, const Tensor& x, const Tensor& dy, Tensor& dx);
+
+  /// Shazeer 2020: x[m, 2 w] is a gate a and a value b side by side, y[m, w] = a / (1 + e^-a) b.
+  void (*swiglu)(Stream&, const Tensor& x, Tensor& y);
+
+  /// dx[m, 2 w] from dy[m, w] and the input of `swiglu`: with s = 1 / (1 + e^-a),
+  /// da = dy b s (1 + a (1 - s)), db = dy a s. dx may be x.
+  void (*swiglu_gradient)(Stream&, const Tensor& x, const Tensor& dy, Tensor& dx);
 };
 
 }  // namespace troupe::ops

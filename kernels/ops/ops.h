@@ -1,7 +1,9 @@
 #pragma once
 #include <troupe/kernels/ops/activation.h>
+#include <troupe/kernels/ops/attention.h>
 #include <troupe/kernels/ops/batch_norm.h>
 #include <troupe/kernels/ops/bias.h>
+#include <troupe/kernels/ops/cast.h>
 #include <troupe/kernels/ops/conv.h>
 #include <troupe/kernels/ops/dropout.h>
 #include <troupe/kernels/ops/elementwise.h>
@@ -10,6 +12,7 @@
 #include <troupe/kernels/ops/layer_norm.h>
 #include <troupe/kernels/ops/pool.h>
 #include <troupe/kernels/ops/reduce.h>
+#include <troupe/kernels/ops/rotary.h>
 #include <troupe/kernels/ops/softmax.h>
 
 namespace troupe::ops {
@@ -40,7 +43,10 @@ struct Ops : GemmOps,
              DropoutOps,
              EmbeddingOps,
              ReduceOps,
-             ElementwiseOps {};
+             ElementwiseOps,
+             AttentionOps,
+             RotaryOps,
+             CastOps {};
 
 /// The CPU backend: the specification of every other one. Valid for the life of the program.
 const Ops& cpu_ops();

@@ -48,18 +48,45 @@ struct Checker {
     if (!shares.empty()) {
       int64_t sum = 0;
       for (const int64_t share : shares) sum += share;
-      if (static_cast<int64_t>(shares.size()) != c.parallel.workers)
+      if (static_cast<int64_t>(shares.size()) != c.parallel.replicas())
         problem(term("parallel.worker_batch"), " has ", shares.size(), " entries, but ", term("parallel.workers"),
-                ": give one entry a worker");
+                c.parallel.stages > 1 ? cat(" and ", term("parallel.stages"), ": give one entry a replica")
+                                      : ": give one entry a worker");
       if (sum != c.train.batch_size)
         problem(term("parallel.worker_batch"), " adds up to ", sum, ", but ", term("train.batch_size"),
                 ": change one of them, or leave train.batch_size out");
-    } else if (c.train.batch_size < c.parallel.workers) {
+    } else if (c.train.batch_size < c.parallel.replicas()) {
       problem(term("train.batch_size"), " leaves some of the workers without a sample, ", term("parallel.workers"),
-              ": use a batch of at least ", c.parallel.workers, " or fewer workers");
+              ": use a batch of at least ", c.parallel.replicas(), " or fewer workers");
     }
   }
 
+  void stages() {
+    const ParallelSection& p = c.parallel;
+    if (p.workers % p.stages != 0)
+      problem(term("parallel.workers"), " is not a multiple of ", term("parallel.stages"),
+              ": every replica of the model needs all its stages");
+    for (const char* key : {"parallel.schedule", "parallel.schedule_file", "parallel.micro_batches", "parallel.chunks",
+                            "parallel.cuts", "parallel.strict_schedule", "parallel.stall_s"})
+      idle_unless(p.stages > 1, key, "parallel.stages");
+    if (p.stages == 1) return;
+    if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
+      problem(term("parallel.cuts"), " has ", p.cuts.size(), " entries, but ", term("parallel.stages"), " and ",
+              term("parallel.chunks"), " make ", p.stages * p.chunks, " parts: give one number of layers a part");
+    if (c.parallel.device == DeviceChoice::cuda)
+      problem(term("parallel.device"), " and ", term("parallel.stages"),
+              ": stages compute on the CPU in this version; leave one of them out");
+    if (c.elastic.on_loss == OnLoss::shrink)
+      problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
+              ": use restart or fail");
+    const bool immediate = std::ranges::any_of(c.update, [](const UpdateRule& rule) { return rule.policy.immediate(); });
+    if (immediate && c.train.clip_norm > 0)
+      problem(term("train.clip_norm"), " clips by the norm of the whole gradient, which no stage knows when it pushes an "
+              "ssp or async layer at once, and ", term("parallel.stages"), ": use sync or all_reduce layers, or no clipping");
+    if (immediate && c.train.on_nonfinite == NonFinite::skip)
+      problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
+              term("parallel.stages"), ": use sync or all_reduce layers, or stop");
+  }
   void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
 
   void length() {
@@ -69,6 +96,7 @@ struct Checker {
 
   void model() {
     const bool mlp = c.model.kind == "mlp", cnn = c.model.kind == "cnn", resnet = c.model.kind == "resnet";
+    const bool gpt = c.model.kind == "gpt";
     if (cnn && c.model.channels.empty())
       problem(term("model.kind"), " needs model.channels, as in channels = [32, 64]; ", term("model.channels"));
     if (resnet && (c.model.channels.empty() || c.model.channels.size() != c.model.blocks.size()))
@@ -76,18 +104,35 @@ struct Checker {
               ", ", term("model.blocks"));
     if (cnn && c.model.kernel % 2 == 0)
       problem(term("model.kernel"), ": must be odd, so that the output can be as large as the input");
-    idle_unless(!mlp, "model.channels", "model.kind");
+    if (gpt && c.model.width % c.model.heads != 0)
+      problem(term("model.width"), " cannot be shared evenly by ", term("model.heads"), ": make it a multiple");
+    else if (gpt && c.model.positions == "rotary" && c.model.width / c.model.heads % 2 != 0)
+      problem(term("model.width"), " and ", term("model.heads"), " make heads of ", c.model.width / c.model.heads,
+              " numbers, an odd count, but ", term("model.positions"), " turns them in pairs: use fewer heads");
+    idle_unless(cnn || resnet, "model.channels", "model.kind");
     idle_unless(resnet, "model.blocks", "model.kind");
     idle_unless(cnn, "model.kernel", "model.kind");
-    idle_unless(!resnet, "model.hidden", "model.kind");
+    idle_unless(mlp || cnn, "model.hidden", "model.kind");
     idle_unless(cnn, "model.batch_norm", "model.kind");
     idle_unless(mlp, "model.layer_norm", "model.kind");
+    idle_unless(!gpt, "model.activation", "model.kind");
+    for (const char* key : {"model.layers", "model.heads", "model.width", "model.context", "model.vocabulary",
+                            "model.positions", "model.mlp", "model.tied", "model.weights"})
+      idle_unless(gpt, key, "model.kind");
+    idle_unless(gpt || resnet, "model.recompute", "model.kind");
+    idle_unless(c.model.recompute == "every_n", "model.recompute_every", "model.recompute");
   }
 
   void data() {
     const bool synthetic = c.data.format == "synthetic";
     if (!synthetic && c.data.path.empty())
       problem(term("data.path"), ": name the folder of the data files, which ", term("data.format"), " needs");
+    const bool text = c.data.format == "text", tokens = c.data.format == "tokens", gpt = c.model.kind == "gpt";
+    if ((text || tokens) != gpt)
+      problem(term("model.kind"), " and ", term("data.format"),
+              " do not fit: gpt is for text and tokens, and they are for gpt alone");
+    if ((text || tokens) && c.data.train_text.empty())
+      problem(term("data.train_text"), ": name the file to train on, which ", term("data.format"), " needs");
     const int64_t available = synthetic ? c.data.samples : c.data.train_limit;
     const char* limit = synthetic ? "data.samples" : "data.train_limit";
     if (available > 0 && c.train.batch_size > available)
@@ -95,6 +140,15 @@ struct Checker {
     for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
       idle_unless(synthetic, key, "data.format");
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
+    for (const char* key : {"data.train_text", "data.test_text", "data.test_share"})
+      idle_unless(text || tokens, key, "data.format");
+    idle_unless(text || tokens, "data.tokenizer", "data.format");
+    for (const char* key : {"data.vocab_file", "data.merges_file"})
+      idle_unless(c.data.tokenizer == "gpt2", key, "data.tokenizer");
+    idle_unless(gpt, "metrics.sample_tokens", "model.kind");
+    for (const char* key : {"data.train_images", "data.train_labels", "data.test_images", "data.test_labels",
+                            "data.mean", "data.std"})
+      idle_unless(!text && !tokens, key, "data.format");
   }
 
   void optimizer() {
@@ -148,6 +202,19 @@ struct Checker {
               ": add tables without from_step");
   }
 
+  void reduction() {
+    const bool reduced = std::ranges::any_of(c.update, [](const auto& r) { return r.policy.mode == Mode::all_reduce; });
+    for (const char* key : {"parallel.bucket_bytes", "parallel.reduce_threads"})
+      if (!reduced && sources.given(key)) warnings.push_back(cat(term(key), " has no effect: no layer is all-reduced"));
+  }
+
+  void trace() {
+    for (const char* key : {"metrics.trace_first_step", "metrics.trace_last_step", "metrics.trace_folder"})
+      idle_unless(c.metrics.trace, key, "metrics.trace");
+    if (c.metrics.trace_last_step < c.metrics.trace_first_step)
+      problem(term("metrics.trace_last_step"), " comes before ", term("metrics.trace_first_step"), ": the trace would be empty");
+  }
+
   void debug() {
     if (c.debug.slow_worker >= c.parallel.workers)
       problem(term("debug.slow_worker"), " is not one of the workers, which count from 0; ", term("parallel.workers"));
@@ -171,12 +238,15 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.name();
   checker.length();
   checker.batch();
+  checker.stages();
   checker.device();
   checker.model();
   checker.data();
   checker.optimizer();
   checker.schedule();
   checker.update();
+  checker.reduction();
+  checker.trace();
   checker.debug();
 }
 
@@ -185,7 +255,7 @@ Status check_against_data(const RunConfig& config, const Sources& sources, int64
   const Checker checker{config, sources, ignored, ignored};
   const std::string have = cat("there are ", train_samples, " training samples in ", config.data.path,
                                config.data.train_limit > 0 ? ", " + checker.term("data.train_limit") : "");
-  if (config.parallel.workers > train_samples)
+  if (config.parallel.replicas() > train_samples)
     return fail(ErrorKind::invalid,
                 cat(checker.term("parallel.workers"), " is more than samples: ", have, "; use fewer workers"));
   if (config.train.batch_size > train_samples)

@@ -74,6 +74,7 @@ class Loader {
     for (const std::string& text : input.overrides) take_override(text);
     if (problems_.empty()) {
       derive_from_worker_batch();
+      derive_from_stages();
       check_config(loaded_.config, loaded_.sources, problems_, loaded_.warnings);
     }
     if (problems_.empty()) return std::move(loaded_);
@@ -168,6 +169,14 @@ class Loader {
         if (setting.per_rule()) loaded_.sources.set(rule_key(i, setting), where);
   }
 
+  /// One replica, where nobody says how many workers there are.
+  void derive_from_stages() {
+    ParallelSection& p = loaded_.config.parallel;
+    if (p.stages == 1 || loaded_.sources.given("parallel.workers")) return;
+    p.workers = p.stages;
+    loaded_.sources.set("parallel.workers", "from parallel.stages, " + loaded_.sources.of("parallel.stages"));
+  }
+
   /// Shares that are given say how many workers and samples there are, unless those are given as well.
   void derive_from_worker_batch() {
     const auto& shares = loaded_.config.parallel.worker_batch;
@@ -176,7 +185,7 @@ class Loader {
     for (const int64_t share : shares) sum += share;
     const std::string where = "from parallel.worker_batch, " + loaded_.sources.of("parallel.worker_batch");
     if (!loaded_.sources.given("parallel.workers")) {
-      loaded_.config.parallel.workers = static_cast<int64_t>(shares.size());
+      loaded_.config.parallel.workers = static_cast<int64_t>(shares.size()) * loaded_.config.parallel.stages;
       loaded_.sources.set("parallel.workers", where);
     }
     if (!loaded_.sources.given("train.batch_size")) {

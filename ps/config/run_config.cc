@@ -1,10 +1,22 @@
 #include <troupe/ps/config/run_config.h>
 
+#include <algorithm>
+
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
-  if (!config.parallel.worker_batch.empty()) return config.parallel.worker_batch;
-  return equal_split(config.train.batch_size, config.parallel.workers);
+  const ParallelSection& p = config.parallel;
+  const std::vector<int64_t> shares =
+      p.worker_batch.empty() ? equal_split(config.train.batch_size, p.replicas()) : p.worker_batch;
+  std::vector<int64_t> batches;
+  for (const int64_t share : shares) batches.insert(batches.end(), static_cast<size_t>(p.stages), share);
+  return batches;
+}
+
+int64_t reduce_threads(const RunConfig& config, int64_t cores) {
+  const ParallelSection& p = config.parallel;
+  if (p.reduce_threads >= 0) return p.reduce_threads;
+  return std::clamp<int64_t>(cores - p.workers * p.threads_per_worker, 0, p.workers);
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {
@@ -20,14 +32,27 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
   spec.kind = m.kind;
   spec.input = input;
   spec.classes = classes;
-  if (!resnet) spec.hidden = m.hidden;
-  if (!mlp) spec.channels = m.channels;
+  if (mlp || cnn) spec.hidden = m.hidden;
+  if (cnn || resnet) spec.channels = m.channels;
   if (resnet) spec.blocks = m.blocks;
   if (cnn) spec.kernel = m.kernel;
   spec.activation = m.activation;
   spec.dropout = m.dropout;
   spec.batch_norm = cnn && m.batch_norm;
   spec.layer_norm = mlp && m.layer_norm;
+  if (m.kind == "gpt") {
+    spec.layers = m.layers;
+    spec.heads = m.heads;
+    spec.width = m.width;
+    spec.context = m.context;
+    spec.positions = m.positions;
+    spec.mlp = m.mlp;
+    spec.tied = m.tied;
+  }
+  if (m.kind == "gpt" || resnet) {
+    spec.recompute = m.recompute;
+    spec.recompute_every = m.recompute_every;
+  }
   return spec;
 }
 
@@ -42,6 +67,8 @@ LayoutOptions layout_options(const RunConfig& config) {
 DataOptions data_options(const RunConfig& config) {
   DataOptions options = config.data;
   options.seed = static_cast<uint64_t>(config.train.seed);
+  options.context = config.model.context;
+  options.vocabulary = config.model.vocabulary;
   return options;
 }
 
@@ -52,6 +79,7 @@ DealerOptions dealer_options(const RunConfig& config, int64_t train_samples) {
   options.max_steps = config.train.max_steps;
   options.global_batch = config.train.batch_size;
   options.worker_batch = worker_batches(config);
+  options.stages = config.parallel.stages;
   return options;
 }
 

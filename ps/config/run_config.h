@@ -31,6 +31,17 @@ struct ModelSection {
   double dropout = 0;
   bool batch_norm = false;
   bool layer_norm = false;
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;
+  int64_t context = 128;
+  int64_t vocabulary = 0;  ///< 0: what the data say
+  std::string positions = "learned";
+  std::string mlp = "gelu";
+  bool tied = true;
+  std::string recompute = "none";
+  int64_t recompute_every = 2;
+  std::string weights;  ///< a safetensors file in GPT-2's layout; empty: random
 };
 
 /// What data there are is said by DataOptions, except `seed`, which is train.seed's.
@@ -57,8 +68,20 @@ struct ParallelSection {
   int64_t workers = 1;
   int64_t servers = 1;
   int64_t threads_per_worker = 1;
-  std::vector<int64_t> worker_batch;  ///< empty: equal shares; see worker_batches()
   DeviceChoice device = DeviceChoice::cpu;
+  std::vector<int64_t> worker_batch;  ///< by replica; empty: equal shares; see worker_batches()
+  int64_t stages = 1;                 ///< workers that make up a replica of the model
+  std::string schedule = "1f1b";
+  std::string schedule_file;
+  int64_t micro_batches = 4;          ///< of a replica's batch
+  int64_t chunks = 1;                 ///< parts of the model a stage
+  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
+  bool strict_schedule = false;
+  int64_t stall_s = 60;
+  int64_t bucket_bytes = 1 << 20;
+  int64_t reduce_threads = -1;  ///< -1: as many as cores are left; see reduce_threads()
+
+  int64_t replicas() const { return workers / stages; }
 };
 
 struct PrecisionSection {
@@ -104,6 +127,11 @@ struct MetricsSection {
   int64_t every_steps = 50;
   bool csv = true;
   bool jsonl = true;
+  bool trace = false;
+  int64_t trace_first_step = 0;
+  int64_t trace_last_step = 1000;
+  std::string trace_folder;
+  int64_t sample_tokens = 0;
 };
 
 struct DebugSection {
@@ -136,6 +164,10 @@ struct RunConfig {
 /// Samples of one step by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
+
+/// Threads of a process that reduce while its workers compute: `parallel.reduce_threads`, or one a worker as far as
+/// there are more `cores` than the workers compute on.
+int64_t reduce_threads(const RunConfig& config, int64_t cores);
 
 /// `[optimizer]` with `total_steps` filled in from the run (Dealer::total_schedule_steps) where it is 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);

@@ -9,6 +9,8 @@
 namespace troupe::ps {
 namespace {
 
+constexpr size_t kKnownCheckpoints = 16;  // newest ones, whichever of them can be read
+
 void add_histogram(std::vector<int64_t>& sum, const std::vector<int64_t>& other) {
   sum.resize(std::max(sum.size(), other.size()));
   for (size_t i = 0; i < other.size(); ++i) sum[i] += other[i];
@@ -65,10 +67,14 @@ void CoordinatorCore::begin_duty(Effects& out) {
   }
   switch (duties_.front()) {
     case Duty::upload: {
-      Work work;
-      work.kind = Work::Kind::upload;
-      work.step = slots_[0].next_step;
-      slots_[0].special.push_back(work);
+      // Every worker of a stage has the same copies; the first replica's bring them home.
+      uploading_ = stages();
+      for (uint32_t stage = 0; stage < stages(); ++stage) {
+        Work work;
+        work.kind = Work::Kind::upload;
+        work.step = slots_[stage].next_step;
+        slots_[stage].special.push_back(work);
+      }
       break;
     }
     case Duty::evaluate:
@@ -99,20 +105,20 @@ void CoordinatorCore::start_evaluation() {
   result_.evaluation = {};
   result_.evaluation.step = result_.steps;
   result_.evaluation.epoch = dealer_epoch();
-  std::vector<WorkerId> present;
+  evaluating_.clear();
   for (WorkerId w = 0; w < slots_.size(); ++w)
-    if (!slots_[w].absent) present.push_back(w);
-  evaluating_ = static_cast<int64_t>(present.size());
-  const std::vector<int64_t> parts = equal_split(options_.test_samples, evaluating_);
+    if (!slots_[w].absent) evaluating_[w] = 1;
+  const auto replicas = static_cast<int64_t>(evaluating_.size() / stages());
+  const std::vector<int64_t> parts = equal_split(options_.test_samples, replicas);
+  size_t i = 0;
   int64_t begin = 0;
-  for (size_t i = 0; i < present.size(); ++i) {
-    Slot& slot = slots_[present[i]];
+  for (const auto& [w, answers] : evaluating_) {
     Work work;
     work.kind = Work::Kind::evaluate;
-    work.step = slot.next_step;
-    work.range = {0, begin, parts[i]};
-    begin += parts[i];
-    slot.special.push_back(work);
+    work.step = slots_[w].next_step;
+    work.range = {0, begin, parts[i / stages()]};
+    if (++i % stages() == 0) begin += work.range.count;
+    slots_[w].special.push_back(work);
   }
 }
 
@@ -135,6 +141,8 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const SnapshotR
   std::sort(request.slices.begin(), request.slices.end(),
             [](const SliceState& a, const SliceState& b) { return a.slice < b.slice; });
   ++writing_;
+  pieces_at_[request.step] = pieces_dealt();
+  if (pieces_at_.size() > kKnownCheckpoints) pieces_at_.erase(pieces_at_.begin());
   out.checkpoints.push_back(std::move(request));
   next_duty(out);
 }
@@ -148,6 +156,7 @@ CoordinatorCore::Effects CoordinatorCore::checkpoint_written(const Status& statu
     ++result_.checkpoints_failed;
     out.events.push_back("a checkpoint was not written: " + status.error().message + "; training goes on");
   }
+  if (phase_ == Phase::ended && writing_ == 0) out.finished = result_;  // it waited for that
   if (phase_ == Phase::duties && duties_.front() == Duty::await_writes && writing_ == 0) next_duty(out);
   settle(out);
   return finish(std::move(out));
@@ -252,7 +261,7 @@ void CoordinatorCore::end(Effects& out, Outcome outcome) {
   finish_workers(out);
   if (!roster_.local())
     for (const Endpoint& node : roster_.ready()) send(out, node, Finish{});
-  out.finished = result_;
+  if (writing_ == 0) out.finished = result_;  // else a failed run's, once they are counted
 }
 
 void CoordinatorCore::finish_workers(Effects& out) const {
@@ -278,7 +287,7 @@ CoordinatorCore::Effects CoordinatorCore::tick() {
   }
   for (const Endpoint& who : unacknowledged_) send(out, who, membership_);
   for (const auto& [who, order] : spawning_)
-    if (const auto home = roster_.home(who.role, who.index)) send(out, *home, order);
+    if (const auto home = roster_.home(who.role, who.index); home && !lacks_image(order)) send(out, *home, order);
   for (ServerId s = 0; s < replicas_.size(); ++s)
     if (const auto home = roster_.home(Role::replica, s); home && !replicas_[s].acknowledged)
       send(out, *home, Spawn{replica(s), std::nullopt, nullptr});

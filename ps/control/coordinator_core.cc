@@ -42,8 +42,12 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
       changes.erase(changes.begin());
     }
   }
+  if (options.layout.stages > 1 && options.on_loss == OnLoss::shrink)
+    return fail(ErrorKind::invalid, cat("elastic.on_loss = shrink and parallel.stages = ", options.layout.stages,
+                                        ": a replica cannot go on without one of its stages; use restart or fail"));
   if (options.roster.nodes > 0) options.policies = over_processes(std::move(options.policies));
   options.dealer.lockstep = lockstep(options.policies);
+  options.dealer.stages = options.layout.stages;
   auto dealer = Dealer::make(options.dealer, options.resume);
   if (!dealer) return tl::unexpected<Error>(dealer.error());
   const Step start = options.resume ? options.resume->step : 0;
@@ -145,6 +149,7 @@ RunStatus CoordinatorCore::status() const {
   s.server_restarts = result_.server_restarts;
   s.coordinator_restarts = recoveries();
   s.checkpoints = result_.checkpoints_written;
+  s.lost = result_.lost;
   roster_.describe_to(s);
   const auto node_of = [&](Role role, uint32_t index) {
     const auto home = roster_.home(role, index);
@@ -280,17 +285,21 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
   switch (work.kind) {
     case Work::Kind::train:
       dealer_.completed(w, work.step);
+      if (work.step < slot.accounted) break;  // repeated for another stage's sake
+      slot.accounted = work.step + 1;
       account(out, w, done, work);
       break;
     case Work::Kind::evaluate:
+      if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake
+      else if (--awaited->second == 0) evaluating_.erase(awaited);
       result_.evaluation.stats += done.stats;
-      if (--evaluating_ == 0) {
+      if (evaluating_.empty()) {
         out.evaluations.push_back(result_.evaluation);
         next_duty(out);
       }
       break;
     case Work::Kind::upload:
-      next_duty(out);
+      if (--uploading_ == 0) next_duty(out);
       break;
   }
 }
@@ -352,7 +361,17 @@ void CoordinatorCore::close_report(Effects& out, Step key, Step step) {
   auto open = open_reports_.extract(key);
   open.mapped().report.step = step;
   result_.steps = std::max(result_.steps, step);
+  judge_stages(out);
   out.steps.push_back(std::move(open.mapped().report));
+}
+
+// When there is enough to judge by, and ever more seldom.
+void CoordinatorCore::judge_stages(Effects& out) const {
+  const Step step = result_.steps;
+  if (!options_.judge_stages || stages() == 1 || step < 32 || (step & (step - 1)) != 0) return;
+  std::vector<double> seconds(stages());
+  for (WorkerId w = 0; w < result_.workers.size(); ++w) seconds[w % stages()] += result_.workers[w].compute_s;
+  if (std::string said = options_.judge_stages(seconds); !said.empty()) out.events.push_back(cat("step ", step, ": ", said));
 }
 
 /// On demand the last samples need not make a whole batch.

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include <troupe/ps/control/reload.h>
 #include <troupe/ps/control/roster.h>
 #include <troupe/ps/control/run_result.h>
 #include <troupe/ps/data/dealer.h>
@@ -39,7 +40,10 @@ struct CoordinatorOptions {
   bool skip_non_finite = false;
   int64_t max_restarts = 0;                 ///< of lost workers, all together
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
+  bool servers_reload = false;              ///< it goes on from the newest checkpoint, and what it lost is reported
   bool replicas = false;                    ///< every server has one on another node, where there is one
+  /// What the log says of the seconds that each stage has computed for; empty: nothing. Asked now and then.
+  std::function<std::string(const std::vector<double>&)> judge_stages;
 };
 
 /// Everything a checkpoint holds, immutable: written while training goes on.
@@ -69,6 +73,7 @@ class CoordinatorCore {
     std::vector<StepReport> steps;
     std::vector<EvaluationReport> evaluations;
     std::vector<CheckpointRequest> checkpoints;
+    std::vector<ReloadRequest> reloads;     ///< each to be answered by `reloaded`, after what is written now
     std::vector<std::string> events;        ///< for the log, a sentence each
     std::optional<Routes> routes;           ///< for the coordinator's own transport, before anything is sent
     std::optional<RunResult> finished;      ///< once
@@ -90,6 +95,8 @@ class CoordinatorCore {
   bool all_gone() const { return phase_ == Phase::ended && roster_.all_gone(); }
   /// The last CheckpointRequest not yet answered for is on disk, or not.
   Effects checkpoint_written(const Status& status);
+  /// What a ReloadRequest asked for; an error ends the run.
+  Effects reloaded(const Endpoint& server, const Result<Reload>& read);
   /// Ends the run at the next step boundary, with a checkpoint.
   Effects stop();
   /// Ends the run now.
@@ -129,8 +136,9 @@ class CoordinatorCore {
   static auto fields(T& x) {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
                     x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
-                    x.last_worker_, x.replicas_, x.moving_, x.full_batch_, x.resizing_, x.slots_, x.waiting_,
-                    x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_, x.evaluating_,
+                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.pieces_at_, x.full_batch_, x.resizing_,
+                    x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
+                    x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
                     x.verdicts_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
   }
@@ -145,9 +153,10 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    Step accounted = 0;                     ///< what it did before is in the reports
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.accounted);
     }
   };
 
@@ -161,6 +170,16 @@ class CoordinatorCore {
     static auto fields(T& x) {
       return std::tie(x.incarnation, x.here, x.acknowledged, x.said, x.synced);
     }
+  };
+
+  /// A server that was lost and goes on from a checkpoint.
+  struct Reloaded {
+    bool waits = false;                     ///< for its node to have started it
+    bool reported = false;                  ///< what was lost
+    Step since = 0;                         ///< takes part in synchronous steps from here on
+    int64_t pieces = 0;                     ///< of training work dealt before that
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.pieces); }
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -183,11 +202,18 @@ class CoordinatorCore {
   void spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over = {});
   void place_homeless(Effects& out);
   void vacate(WorkerId w);
+  void replace(Effects& out, WorkerId w);
+  uint32_t stages() const { return options_.layout.stages; }
   void drop_worker(Effects& out, WorkerId w, const std::string& what);
   std::vector<WorkerId> absent() const;
   void resize_soon();
   void apply_resize(Effects& out);
   void promote(Effects& out, ServerId s, const std::string& why);
+  void reload(Effects& out, ServerId s);
+  void reload_again(Effects& out);
+  bool lacks_image(const Spawn& order) const;
+  void report_loss(Effects& out, ServerId s, const Reload& read);
+  int64_t pieces_dealt() const;
   void relieve(Effects& out, const Endpoint& node);
   void rebalance(Effects& out);
   void move(Effects& out, Role role, uint32_t index, const Endpoint& to);
@@ -235,9 +261,10 @@ class CoordinatorCore {
   void close_report(Effects& out, Step key, Step step);
   void close_complete_reports(Effects& out);
   void close_last_report(Effects& out);
+  void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
-  std::set<Endpoint> voters() const;
+  std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);
 
   CoordinatorOptions options_;
@@ -254,6 +281,8 @@ class CoordinatorCore {
   std::vector<Incarnation> last_worker_;    ///< given in each slot
   std::vector<ReplicaSlot> replicas_;       ///< by server; empty in one process
   std::map<ServerId, Endpoint> moving_;     ///< servers whose replica takes over once it is equal, and its node
+  std::map<ServerId, Reloaded> reloaded_;
+  std::map<Step, int64_t> pieces_at_;       ///< dealt before the last checkpoints
   std::vector<int64_t> full_batch_;         ///< by worker, when nobody is absent
   bool resizing_ = false;                   ///< at the next boundary the batch is shared out anew
   std::vector<Slot> slots_;
@@ -266,7 +295,8 @@ class CoordinatorCore {
   std::map<ServerId, SnapshotReply> snapshots_;
   std::map<ServerId, StatsReply> statistics_;
   int64_t writing_ = 0;                     ///< checkpoints under way
-  int64_t evaluating_ = 0;                  ///< answers missing
+  std::map<WorkerId, int64_t> evaluating_;  ///< answers missing, by whom
+  int64_t uploading_ = 0;                   ///< answers missing
 
   Step next_checkpoint_;                    ///< schedule step; the largest: none
   int64_t next_evaluation_;                 ///< epoch; the largest: none

@@ -22,6 +22,9 @@ struct Teller {
   }
   Result<Effects> operator()(const CoordinatorInput::Tick&) const { return core.tick(); }
   Result<Effects> operator()(const CoordinatorInput::Recovered&) const { return core.recovered(); }
+  Result<Effects> operator()(const CoordinatorInput::CheckpointRead& done) const {
+    return core.reloaded(done.server, done.read);
+  }
 };
 
 }  // namespace

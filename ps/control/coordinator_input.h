@@ -29,8 +29,13 @@ struct CoordinatorInput {
   struct Tick {};
   /// A process went on from where another had stopped.
   struct Recovered {};
+  struct CheckpointRead {
+    Endpoint server;
+    Result<Reload> read;
+  };
   /// A new kind goes to the end: journals hold the number.
-  using What = std::variant<Start, Heard, CheckpointWritten, Stop, ChangePolicies, LinkLost, Tick, Recovered>;
+  using What = std::variant<Start, Heard, CheckpointWritten, Stop, ChangePolicies, LinkLost, Tick, Recovered,
+                            CheckpointRead>;
 
   int64_t now_ms = 0;  ///< the coordinator's clock
   What what;

@@ -25,7 +25,7 @@ void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<End
   routes_changed_ = true;
   const auto home = roster_.home(who.role, who.index);
   if (home && roster_.knows(*home) && !roster_.leaving(*home)) {
-    send(out, *home, order);
+    if (!lacks_image(order)) send(out, *home, order);
     return;
   }
   roster_.vacate(who.role, who.index);
@@ -41,7 +41,7 @@ void CoordinatorCore::place_homeless(Effects& out) {
     homeless_.erase(who);
     routes_changed_ = true;
     if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
-    send(out, *home, spawning_.at(who));
+    if (const Spawn& order = spawning_.at(who); !lacks_image(order)) send(out, *home, order);
   }
 }
 
@@ -77,15 +77,14 @@ void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::s
   const std::string why = cat(roster_.describe(node), ": ", reason);
   const auto slots = roster_.slots_of(node);
   if (slots.empty()) out.events.push_back(cat("lost ", why));
+  for (const auto& [role, index] : slots)
+    if (role != Role::replica) roster_.vacate(role, index);
+  std::set<uint32_t> replaced;  // replicas of several stages, as a whole
   for (const auto& [role, index] : slots) {
     if (phase_ == Phase::ended) return;
-    if (role == Role::replica) {
-      lost_replica(out, index, why);
-      continue;
-    }
-    roster_.vacate(role, index);
-    if (role == Role::worker) lost_worker(out, index, why);
-    else lost_server(out, index, why);
+    if (role == Role::replica) lost_replica(out, index, why);
+    else if (role == Role::server) lost_server(out, index, why);
+    else if (stages() == 1 || replaced.insert(index / stages()).second) lost_worker(out, index, why);
   }
 }
 
@@ -154,14 +153,33 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
     return;
   }
   ++result_.worker_restarts;
-  Slot& slot = slots_[w];
+  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again (", result_.worker_restarts,
+                           " of ", options_.max_restarts, ")"));
+  replace(out, w);
+}
+
+// New actors for the worker's slot, and for the other stages of its replica: activations under way are lost with it, and
+// the replica repeats what one of its stages had not completed.
+void CoordinatorCore::replace(Effects& out, WorkerId w) {
+  const WorkerId first = w - w % stages(), last = first + stages();
   dealer_.restart(w);
-  for (auto& [number, work] : slot.outstanding)
-    if (work.kind != Work::Kind::train) slot.special.push_back(work);
-  vacate(w);
-  out.events.push_back(cat(what, "; starting it again (", result_.worker_restarts, " of ", options_.max_restarts, ")"));
-  membership_.workers[w] = ++last_worker_[w];
-  spawn(out, worker(w));
+  std::optional<Work> evaluation;
+  std::vector<std::deque<Work>> uploads(stages());
+  const auto sort_in = [&](WorkerId v, const Work& work) {
+    if (work.kind == Work::Kind::evaluate) evaluation = work;
+    if (work.kind == Work::Kind::upload) uploads[v - first].push_back(work);
+  };
+  for (WorkerId v = first; v < last; ++v) {
+    for (const auto& [number, work] : slots_[v].outstanding) sort_in(v, work);
+    for (const Work& work : slots_[v].special) sort_in(v, work);
+  }
+  for (WorkerId v = first; v < last; ++v) {
+    slots_[v].special = std::move(uploads[v - first]);
+    if (evaluation) slots_[v].special.push_back(*evaluation);
+    vacate(v);
+    membership_.workers[v] = ++last_worker_[v];
+  }
+  for (WorkerId v = first; v < last; ++v) spawn(out, worker(v));
 }
 
 // What is under way with whoever held the slot counts no more.
@@ -199,6 +217,7 @@ void CoordinatorCore::drop_worker(Effects& out, WorkerId w, const std::string& w
   for (WorkerId heir = 0; heir < slots_.size(); ++heir) {
     if (slots_[heir].absent) continue;
     slots_[heir].special.insert(slots_[heir].special.end(), special.begin(), special.end());
+    if (auto awaited = evaluating_.extract(w)) evaluating_[heir] += awaited.mapped();
     break;
   }
   out.events.push_back(cat(what, "; ", left, " go on without it"));
@@ -254,12 +273,14 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   // Its replica's node may have been lost in the same moment.
   const auto beside = roster_.home(Role::replica, s);
   const bool replicated = !replicas_.empty() && replicas_[s].synced == server(s) && beside && roster_.knows(*beside);
-  if (!replicated && !options_.servers_recover) {
+  const bool reloads = options_.servers_reload && !layout().any(Mode::all_reduce);
+  if (!replicated && !options_.servers_recover && !reloads) {
     fail_run(out, cat(what, options_.replicas ? "; its replica had not caught up" : "",
+                      options_.servers_reload ? "; it was the home of all_reduce layers" : "",
                       "; what it held since the last checkpoint is gone: resume from there (--resume)"));
     return;
   }
-  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && replicated) {
+  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && (replicated || reloads)) {
     fail_run(out, cat(what, "; ", options_.max_restarts, " of elastic.max_restarts are used"));
     return;
   }
@@ -269,7 +290,9 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   homeless_.erase(server(s));
   unacknowledged_.clear();
   ++membership_.servers[s];
-  out.events.push_back(what + "; starting it again from its store");
+  out.events.push_back(what + (reloads ? "; starting it again from the newest checkpoint"
+                                       : "; starting it again from its store"));
+  if (reloads) reload(out, s);
   spawn(out, server(s));
 }
 
@@ -303,9 +326,10 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
       lost_replica(out, index, cat(roster_.describe(node), " leaves"));
     } else if (role == Role::worker && options_.on_loss == OnLoss::shrink) {
       lost_worker(out, index, cat(roster_.describe(node), " leaves"));
-    } else if (!to) {
+    } else if (!to || (role == Role::server && options_.servers_recover)) {
       if (!stopping_)
-        out.events.push_back(cat("no other node takes ", Endpoint{role, index, 1}, ": the run ends at the next step boundary"));
+        out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ", Endpoint{role, index, 1},
+                                 ": the run ends at the next step boundary"));
       return request_stop(out);
     } else {
       move(out, role, index, *to);
@@ -316,8 +340,10 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
 // A node that came while others hold two more than it does takes one of theirs at a time.
 void CoordinatorCore::rebalance(Effects& out) {
   if (phase_ != Phase::running || !moving_.empty() || !spawning_.empty() || !absent().empty()) return;
-  for (const Role role : {Role::worker, Role::server})
+  for (const Role role : {Role::worker, Role::server}) {
+    if (role == Role::server && options_.servers_recover) continue;  // its log is where it is
     if (const auto swap = roster_.imbalance(role)) return move(out, role, swap->slot, swap->to);
+  }
 }
 
 void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoint& to) {
@@ -327,15 +353,9 @@ void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoi
     if (!replicas_[index].here) order_replicas(out);
     return;
   }
-  dealer_.restart(index);
-  Slot& slot = slots_[index];
-  for (auto& [number, work] : slot.outstanding)
-    if (work.kind != Work::Kind::train) slot.special.push_back(work);
-  vacate(index);
   out.events.push_back(cat("worker ", index, " moves to ", roster_.describe(to)));
-  membership_.workers[index] = ++last_worker_[index];
   roster_.settle(Role::worker, index, to);
-  spawn(out, worker(index));
+  replace(out, index);
 }
 
 // ---- replicas ------------------------------------------------------------------------------------------------------
@@ -401,6 +421,8 @@ void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
     return;
   }
   if (spawning_.erase(ack.who) == 0) return;
+  if (ack.who.role == Role::server)
+    if (const auto back = reloaded_.find(ack.who.index); back != reloaded_.end()) back->second.waits = false;
   if (spawning_.empty()) invite(out);
   order_replicas(out);
 }

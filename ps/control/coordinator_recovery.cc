@@ -5,8 +5,8 @@
 // A new process goes on as the run's coordinator, from the state in which its predecessor stopped.
 //
 // What its predecessor was told last it may not have answered, and what was said to it since is lost: all of it is said
-// again, as after any loss. Two things are not: the tensors of snapshots, which were in its memory only, and the
-// leases, which ran on while nobody could hear. Whoever held the place before may only be stopped (a paused machine)
+// again, as after any loss. What is not: tensors (of snapshots, of checkpoints that were read), which were in its memory
+// only, and the leases, which ran on while nobody could hear. Whoever held the place before may only be stopped (a paused machine)
 // and go on one day: it is fenced by generations that it cannot reach.
 namespace troupe::ps {
 namespace {
@@ -33,6 +33,7 @@ CoordinatorCore::Effects CoordinatorCore::recovered() {
     begin(out);
     return finish(std::move(out));
   }
+  reload_again(out);
   take_lost_checkpoint_again(out);
   if (awaits_snapshots()) {
     snapshots_.clear();

@@ -5,11 +5,16 @@
 // The group's verdict on a step: to skip it, or by what to scale it.
 namespace troupe::ps {
 
-std::set<Endpoint> CoordinatorCore::voters() const {
+std::set<Endpoint> CoordinatorCore::voters(Step step) const {
   std::set<Endpoint> voters;
+  const auto takes_part = [&](ServerId s) {
+    const auto back = reloaded_.find(s);
+    return back == reloaded_.end() || step >= back->second.since;
+  };
   for (const Parcel& parcel : layout().parcels)
-    if (parcel.policy.aggregates()) voters.insert(server(parcel.server));
-  if (layout().any(Mode::all_reduce)) voters.insert(worker(0));
+    if (parcel.policy.aggregates() && takes_part(parcel.server)) voters.insert(server(parcel.server));
+  for (LayerId layer = 0; layer < layout().layers.size(); ++layer)
+    if (layout().policies[layer].mode == Mode::all_reduce) voters.insert(worker(layout().stage_of_layer(layer)));
   return voters;
 }
 
@@ -26,7 +31,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Partial& 
 
 void CoordinatorCore::decide(Effects& out, Step step) {
   const auto& partials = partials_[step];
-  const std::set<Endpoint> voters = this->voters();
+  const std::set<Endpoint> voters = this->voters(step);
   double squares = 0;
   std::string culprit;
   bool finite = true;

@@ -98,6 +98,11 @@ Message for_the_journal(const Message& body) {
   return large ? Message(Finish{}) : body;
 }
 
+void put(Writer& out, const Error& error) {
+  out.put(static_cast<uint8_t>(error.kind));
+  out.put(error.message);
+}
+
 struct Encoder {
   Writer& out;
   void operator()(const Input::Start&) const {}
@@ -107,9 +112,7 @@ struct Encoder {
   }
   void operator()(const Input::CheckpointWritten& written) const {
     out.put<uint8_t>(written.status.has_value());
-    if (written.status) return;
-    out.put(static_cast<uint8_t>(written.status.error().kind));
-    out.put(written.status.error().message);
+    if (!written.status) put(out, written.status.error());
   }
   void operator()(const Input::Stop&) const {}
   void operator()(const Input::ChangePolicies& change) const {
@@ -124,7 +127,24 @@ struct Encoder {
   void operator()(const Input::LinkLost& lost) const { out.put(lost.node); }
   void operator()(const Input::Tick&) const {}
   void operator()(const Input::Recovered&) const {}
+  void operator()(const Input::CheckpointRead& done) const {
+    out.put(done.server.index);
+    out.put(done.server.incarnation);
+    out.put<uint8_t>(done.read.has_value());
+    if (!done.read) return put(out, done.read.error());
+    out.put(done.read->folder);
+    out.put(done.read->step);
+    out.put(static_cast<uint32_t>(done.read->slices.size()));
+    for (const SliceState& slice : done.read->slices) out.put(slice.slice), out.put(slice.updates);
+  }
 };
+
+Status get_error(Reader& in, Error& error) {
+  const auto kind = in.get<uint8_t>();
+  if (kind > static_cast<uint8_t>(ErrorKind::failed)) return damaged(cat("an error of kind ", int{kind}));
+  error = {static_cast<ErrorKind>(kind), in.text()};
+  return {};
+}
 
 struct Decoder {
   Reader& in;
@@ -137,9 +157,9 @@ struct Decoder {
   }
   Status operator()(Input::CheckpointWritten& written) const {
     if (in.get<uint8_t>() != 0) return {};
-    const auto kind = in.get<uint8_t>();
-    if (kind > static_cast<uint8_t>(ErrorKind::failed)) return damaged(cat("an error of kind ", int{kind}));
-    written.status = fail(static_cast<ErrorKind>(kind), in.text());
+    Error error;
+    TROUPE_TRY(get_error(in, error));
+    written.status = tl::unexpected<Error>(std::move(error));
     return {};
   }
   Status operator()(Input::Stop&) const { return {}; }
@@ -161,6 +181,24 @@ struct Decoder {
   }
   Status operator()(Input::Tick&) const { return {}; }
   Status operator()(Input::Recovered&) const { return {}; }
+  Status operator()(Input::CheckpointRead& done) const {
+    done.server = {Role::server, in.get<uint32_t>(), 1};
+    done.server.incarnation = in.get<uint32_t>();
+    if (in.get<uint8_t>() == 0) {
+      Error error;
+      TROUPE_TRY(get_error(in, error));
+      done.read = tl::unexpected<Error>(std::move(error));
+      return {};
+    }
+    done.read = Reload{in.text(), 0, {}};
+    done.read->step = in.get<int64_t>();
+    for (auto left = in.get<uint32_t>(); left > 0 && in.good(); --left) {
+      SliceState& slice = done.read->slices.emplace_back();
+      slice.slice = in.get<uint32_t>();
+      slice.updates = in.get<int64_t>();
+    }
+    return {};
+  }
 };
 
 template <size_t... i>

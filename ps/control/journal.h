@@ -54,7 +54,9 @@ struct JournalHead {
 class Journal {
  public:
   virtual ~Journal() = default;
-  /// The input is kept, whatever happens to the process, once this has returned.
+  /// The input is kept, whatever happens to the process, once this has returned. ErrorKind::cancelled, here and of
+  /// `begin_anew`: another process goes on from this journal, and the run is not this one's any more; noticed at the
+  /// next Tick at the latest.
   virtual Status append(const CoordinatorInput& input) = 0;
   /// So much was appended that it is time for `begin_anew`.
   virtual bool long_enough() const = 0;

@@ -100,10 +100,24 @@ size_t JournalFolder::first_needed(const std::vector<std::string>& names) const 
   return 0;
 }
 
-Status JournalFolder::append(const CoordinatorInput& input) { return write(journal_record(input)); }
+Status JournalFolder::append(const CoordinatorInput& input) {
+  if (std::holds_alternative<CoordinatorInput::Tick>(input.what)) TROUPE_TRY(check_owner());
+  return write(journal_record(input));
+}
+
+// Whoever goes on from here begins a segment of its own first, and removes the folder in the end.
+Status JournalFolder::check_owner() const {
+  const auto names = segments();
+  if (!names && names.error().kind != ErrorKind::missing) return tl::unexpected<Error>(names.error());
+  const std::string newest = names && !names->empty() ? names->back() : "nothing";
+  if (newest == segment_name(number_)) return {};
+  return fail(ErrorKind::cancelled, cat("another process has gone on as the coordinator of this run (", folder_,
+                                        " holds ", newest, "): this one had been stopped, and ends"));
+}
 
 // Under its own name only when it is whole and on the disk; then those before it go. What stays of them is passed over.
 Status JournalFolder::begin_anew(const CoordinatorCore& core) {
+  TROUPE_TRY(check_owner());
   const auto old = segments();
   if (!old) return tl::unexpected<Error>(old.error());
   const std::string path = join_path(folder_, segment_name(number_ + 1)), part = join_path(folder_, kPart);

@@ -43,6 +43,7 @@ class JournalFolder final : public Journal {
       : files_(std::move(files)), folder_(std::move(folder)) {}
   Status begin_segment();
   size_t first_needed(const std::vector<std::string>& names) const;
+  Status check_owner() const;
   Status write(std::span<const std::byte> record);
   Result<std::vector<std::byte>> bytes_of(const std::string& name) const;
   Result<std::vector<std::string>> segments() const;

@@ -30,6 +30,15 @@ Roster::Roster(RosterOptions options) : options_(std::move(options)) {
   members_[here.node.index] = here;
 }
 
+void Roster::set_now_ms(int64_t now) {
+  if (began_ms_ >= 0 && now - now_ms_ > options_.lease_ms) {
+    stood_still_ms_ = now - now_ms_;
+    back_ms_ = now_ms_ = now;
+    excuse_silence();
+  }
+  now_ms_ = now;
+}
+
 // ---- who is there ----------------------------------------------------------------------------------------------
 
 void Roster::handle(Effects& out, const Envelope& envelope, const std::vector<Routes::Place>& places) {
@@ -173,6 +182,10 @@ void Roster::tick(Effects& out) {
     else if (expired)
       lose(out, member, cat("it has not been heard of for ", silent_ms, " ms"));
   }
+  const bool just_back = back_ms_ >= 0 && now_ms_ - back_ms_ < 3 * options_.lease_ms;
+  if (begun_ && just_back && !out.lost.empty() && all_gone())
+    out.failure = cat("this coordinator stood still for ", stood_still_ms_, " ms, and no node has answered it since: ",
+                      "another process may have gone on in its place; if none has, train --recover goes on");
   if (!begun_ && !complete() && now_ms_ - began_ms_ > options_.start_timeout_ms)
     out.failure = cat("the run did not begin within ", options_.start_timeout_ms / 1000, " s: ", missing());
 }

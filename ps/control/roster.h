@@ -57,7 +57,9 @@ class Roster {
 
   explicit Roster(RosterOptions options);
 
-  void set_now_ms(int64_t now) { now_ms_ = now; }
+  /// A clock that jumps by more than a lease is one of a process that stood still: all leases begin anew, and if nobody
+  /// is heard of then, another may have gone on in its place.
+  void set_now_ms(int64_t now);
   int64_t now_ms() const { return now_ms_; }
   /// Of the first tick, or now.
   int64_t begun_ms() const { return began_ms_ < 0 ? now_ms_ : began_ms_; }
@@ -126,7 +128,8 @@ class Roster {
   /// All of its state but the options, for images of it (internal/image.h).
   template <class T>
   static auto fields(T& x) {
-    return std::tie(x.now_ms_, x.began_ms_, x.begun_, x.members_, x.homes_, x.homeless_since_ms_, x.routes_version_);
+    return std::tie(x.now_ms_, x.began_ms_, x.begun_, x.members_, x.homes_, x.homeless_since_ms_, x.routes_version_,
+                    x.back_ms_, x.stood_still_ms_);
   }
 
  private:
@@ -149,6 +152,7 @@ class Roster {
   std::map<SlotId, Endpoint> homes_;
   std::map<SlotId, int64_t> homeless_since_ms_;
   uint64_t routes_version_ = 0;
+  int64_t back_ms_ = -1, stood_still_ms_ = 0;   ///< when it went on after that, and how long it had lasted; -1: never
 };
 
 }  // namespace troupe::ps

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <troupe/ps/messages.h>
+#include <troupe/ps/metrics/lost_range.h>
 
 namespace troupe::ps {
 
@@ -45,6 +46,8 @@ struct RunResult {
   int64_t duplicates_dropped = 0, refused = 0, skipped_steps = 0;
   int64_t worker_restarts = 0, server_restarts = 0, workers_dropped = 0;
   int64_t checkpoints_written = 0, checkpoints_failed = 0;
+  bool superseded = false;              ///< another process coordinates the run now: its folder is no more this one's
+  std::vector<LostRange> lost;          ///< in the order of the losses
   std::shared_ptr<const Layout> layout;
 };
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/buckets.h>
 #include <troupe/ps/param/request_check.h>
 
 namespace troupe::ps {
@@ -82,6 +84,10 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
           auto& list = parcels_of_[layout().slices[slice].layer];
           if (list.empty() || list.back() != parcel.id) list.push_back(parcel.id);
         }
+      std::vector<size_t> mine;
+      std::ranges::copy_if(gradient_order_, std::back_inserter(mine),
+                           [this](size_t layer) { return computes(static_cast<LayerId>(layer)); });
+      buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
     }
@@ -181,11 +187,13 @@ void WorkerCore::begin(Effects& out) {
     open.done.number = current_->number;
     open.done.step = current_->step;
     open.missing = 1;
-    for (const Parcel& parcel : layout().parcels) open.missing += parcel.policy.mode != Mode::all_reduce;
+    for (const Parcel& parcel : layout().parcels)
+      open.missing += computes(parcel) && parcel.policy.mode != Mode::all_reduce;
     for (LayerId layer = 0; layer < layers_.size(); ++layer)
-      open.missing += policy(layer).mode == Mode::all_reduce;
+      open.missing += computes(layer) && policy(layer).mode == Mode::all_reduce;
   }
   for (const Parcel& parcel : layout().parcels) {
+    if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
       const LayerId layer = layout().slices[parcel.slices.front()].layer;
@@ -214,20 +222,23 @@ void WorkerCore::advance(Effects& out) {
   const size_t first = forwarded_;
   while (forwarded_ < layers_.size() && take_weights(static_cast<LayerId>(forwarded_))) ++forwarded_;
   const bool train = current_->kind == Work::Kind::train;
-  const bool computes = current_->range.count > 0;
-  if (train && computes && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
+  const bool has_samples = current_->range.count > 0;
+  if (train && has_samples && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
   if (forwarded_ < layers_.size()) return;
   backward_given_ = true;
   if (!train) {
     out.tasks.push_back(Evaluate{*current_});
-  } else if (computes) {
-    out.tasks.push_back(Backward{*current_});
+  } else if (has_samples) {
+    // A stage's gradients come in any order, and are put into their buckets here.
+    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(*current_);
+    if (layout().stages > 1) filler_ = BucketFiller(std::exchange(reduced, {}));
+    out.tasks.push_back(Backward{*current_, std::move(reduced)});
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
     const Step step = current_->step;
     for (size_t layer = 0; layer < layers_.size(); ++layer)
-      if (policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
+      if (computes(static_cast<LayerId>(layer)) && policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
         gradients_[layer] = Tensor::zeros({layers_[layer].count});
     push_everything(out);
     end_current();
@@ -243,6 +254,7 @@ void WorkerCore::prepare(Effects& out) const {
 
 // Puts a layer's weights in place if all of them are here.
 bool WorkerCore::take_weights(LayerId layer) {
+  if (!reads(layer)) return true;
   const Step step = current_->step;
   const bool own = policy(layer).mode == Mode::all_reduce;
   if (own && local_step_[layer] >= 0) {
@@ -308,8 +320,11 @@ WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor 
                                     "(train.clip_norm), or skip such steps (train.on_nonfinite = \"skip\")")});
   }
   if (holds_pushes() || !non_finite_.empty()) return out;
-  if (policy(layer).mode == Mode::all_reduce) reduce(out, layer);
-  else push_ready_parcels(out, layer);
+  if (policy(layer).mode != Mode::all_reduce) {
+    push_ready_parcels(out, layer);
+  } else if (filler_.take(layer, gradients_[layer])) {
+    for (Bucket bucket = filler_.next(); !bucket.empty(); bucket = filler_.next()) out.tasks.push_back(std::move(bucket));
+  }
   return out;
 }
 
@@ -335,17 +350,22 @@ WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats,
 // ---- pushes ----------------------------------------------------------------------------------------------------
 
 void WorkerCore::push_everything(Effects& out) {
-  // All workers reduce in one order: that of their backward passes, unless a step is held until its end.
-  for (size_t k = 0; k < layers_.size(); ++k) {
-    const size_t i = holds_pushes() ? k : gradient_order_[k];
-    const auto layer = static_cast<LayerId>(i);
-    if (policy(layer).mode != Mode::all_reduce) continue;
-    // The sum of all workers then says that this step is not finite, whichever layer it was.
-    if (!non_finite_.empty()) gradients_[i].data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    reduce(out, layer);
+  if (!buckets_.empty()) {
+    reduce_work_ = *current_;
+    reduced_squares_ = 0;
+    reduced_finite_ = true;
+  }
+  for (Bucket& bucket : buckets(*current_)) {
+    for (Reduce& task : bucket) {
+      task.gradient = gradients_[task.layer];
+      // The sum of all workers then says that this step is not finite, whichever layer it was.
+      if (!non_finite_.empty()) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+    out.tasks.push_back(std::move(bucket));
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
-    if (layout().parcels[i].policy.mode != Mode::all_reduce) push(out, static_cast<ParcelId>(i));
+    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
+      push(out, static_cast<ParcelId>(i));
 }
 
 void WorkerCore::push_ready_parcels(Effects& out, LayerId layer) {
@@ -396,15 +416,17 @@ void WorkerCore::send_push(Effects& out, ParcelId id, Push push) {
 
 // ---- all_reduce layers ---------------------------------------------------------------------------------------------
 
-void WorkerCore::reduce(Effects& out, LayerId layer) {
-  if (reduce_work_.number != current_->number) {
-    reduce_work_ = *current_;
-    reduced_squares_ = 0;
-    reduced_finite_ = true;
+// A step's buckets, without their gradients.
+std::vector<Bucket> WorkerCore::buckets(const Work& work) const {
+  std::vector<Bucket> buckets;
+  for (const std::vector<LayerId>& layers : buckets_) {
+    Bucket& bucket = buckets.emplace_back();
+    for (const LayerId layer : layers) {
+      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}});
+      if (!holds_pushes() && work.step_samples > 0) task.apply = update_of(layer, work, {}, 1);
+    }
   }
-  Reduce task{current_->step, layer, gradients_[layer], {}};
-  if (!holds_pushes() && current_->step_samples > 0) task.apply = update_of(layer, *current_, {}, 1);
-  out.tasks.push_back(std::move(task));
+  return buckets;
 }
 
 WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
@@ -444,7 +466,8 @@ void WorkerCore::on(Effects& out, const Verdict& verdict) {
 
 bool WorkerCore::all_reduced() const {
   size_t all = 0;
-  for (const Policy& policy : layout().policies) all += policy.mode == Mode::all_reduce;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer)
+    all += computes(layer) && policy(layer).mode == Mode::all_reduce;
   return reduced_.size() == all;
 }
 
@@ -472,13 +495,6 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
   close(out, step);
   advance(out);
   return out;
-}
-
-std::vector<Segment> WorkerCore::segments(LayerId layer) const {
-  std::vector<Segment> segments;
-  for (const ParamSpec& param : layers_[layer].params)
-    segments.push_back({param.offset, param.offset + param.shape.count(), param.kind});
-  return segments;
 }
 
 void WorkerCore::begin_upload(Effects& out) {
@@ -548,8 +564,19 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
+bool WorkerCore::reads(LayerId layer) const {
+  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+}
+
+bool WorkerCore::reads(const Parcel& parcel) const {
+  if (computes(parcel)) return true;
+  if (options_.reads.empty()) return false;
+  return std::ranges::any_of(parcel.slices, [&](SliceId slice) { return reads(layout().slices[slice].layer); });
+}
+
+// Of the workers that compute the same layers.
 bool WorkerCore::lowest() const {
-  for (WorkerId worker = 0; worker < options_.self.index; ++worker)
+  for (WorkerId worker = stage(); worker < options_.self.index; worker += layout().stages)
     if (membership_.workers[worker]) return false;
   return true;
 }

@@ -5,9 +5,9 @@
 #include <set>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include <troupe/ps/control/bucket_filler.h>
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/optimizer.h>
 
@@ -18,40 +18,9 @@ struct WorkerOptions {
   Endpoint coordinator{Role::coordinator, 0, 1};
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
+  std::vector<LayerId> reads;       ///< layers of other stages whose weights it needs, too (tied ones)
+  int64_t bucket_bytes = 1 << 20;   ///< of all_reduce layers that are reduced together (buckets.h)
 };
-
-/// What the actor gives its executors to do. Each but Prepare and Forward is answered by a call of WorkerCore.
-struct Prepare {
-  Work work;  ///< the next step; given behind the last task of the one that runs
-};
-struct Forward {
-  Work work;
-  size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending
-};
-struct Backward {              ///< follows the step's last Forward on the same in-order executor
-  Work work;
-};
-struct Evaluate {
-  Work work;
-};
-struct ApplyLocal {            ///< one optimizer step on the worker's own copy
-  Step step = 0;
-  Step schedule_step = 0;
-  LayerId layer = 0;
-  Tensor gradient;             ///< reduced
-  double gradient_scale = 1;   ///< 1 / samples
-  double clip_scale = 1;       ///< of everything but statistics
-  SliceState local;            ///< values are not written (a running step may read them), state is
-};
-struct Reduce {                ///< sum over all workers, in place
-  Step step = 0;
-  LayerId layer = 0;
-  Tensor gradient;
-  /// What follows at once where there is no verdict to wait for, its gradient being the sum: the answer is then
-  /// that of ApplyLocal alone.
-  std::optional<ApplyLocal> apply;
-};
-using Task = std::variant<Prepare, Forward, Backward, Evaluate, Reduce, ApplyLocal>;
 
 /// A worker without its actor: which weights to ask for, when a layer range may run, what to push, what to say
 /// again. It holds no thread, clock or source of gradients.
@@ -63,6 +32,8 @@ using Task = std::variant<Prepare, Forward, Backward, Evaluate, Reduce, ApplyLoc
 ///
 /// The pull of a parcel for step t+1 leaves right behind its push of step t, and the next piece of work is
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
+///
+/// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 class WorkerCore {
  public:
   struct Effects {
@@ -76,8 +47,8 @@ class WorkerCore {
 
   Effects handle(const Envelope& envelope);
 
-  /// Layer `layer`'s gradient of `step` is complete. `sum_of_squares` (of the gradient as it is) and `finite`
-  /// are of this layer.
+  /// Layer `layer`'s gradient of `step` is complete, and in none of Backward's buckets, or is not finite.
+  /// `sum_of_squares` (of the gradient as it is) and `finite` are of this layer.
   Effects gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects backward_done(Step step, const StepStats& stats, double compute_s, double wait_s);
   Effects evaluated(const StepStats& stats, double compute_s);
@@ -88,12 +59,11 @@ class WorkerCore {
   /// Says again what has not been answered: every so often on a transport that loses messages.
   Effects tick();
 
+  const Membership& membership() const { return membership_; }
   /// Weights of the step that runs, by layer; empty where they have not come. Copies may be held.
   const std::vector<Tensor>& weights() const { return weights_; }
   /// The group decides on every step (clipping, skipping), so gradients wait for the whole backward pass.
   bool holds_pushes() const { return options_.clip_norm > 0 || options_.skip_non_finite; }
-  /// A layer's parameters by kind, for ApplyLocal.
-  std::vector<Segment> segments(LayerId layer) const;
 
  private:
   struct ParcelState {
@@ -109,6 +79,11 @@ class WorkerCore {
   };
 
   const Layout& layout() const { return *membership_.layout; }
+  uint32_t stage() const { return options_.self.index % layout().stages; }
+  bool computes(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
+  bool computes(const Parcel& parcel) const { return layout().contributes(options_.self.index, parcel); }
+  bool reads(LayerId layer) const;
+  bool reads(const Parcel& parcel) const;
   Policy policy(LayerId layer) const { return layout().policies[layer]; }
   Endpoint server_of(ParcelId parcel) const;
   bool lowest() const;
@@ -137,7 +112,7 @@ class WorkerCore {
   void push_ready_parcels(Effects& out, LayerId layer);
   void push(Effects& out, ParcelId parcel);
   void send_push(Effects& out, ParcelId parcel, Push push);
-  void reduce(Effects& out, LayerId layer);
+  std::vector<Bucket> buckets(const Work& work) const;
   ApplyLocal update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const;
   void apply(Effects& out, LayerId layer, double scale, bool skip);
   void close(Effects& out, Step step);
@@ -151,6 +126,7 @@ class WorkerCore {
   std::vector<Sequence> next_sequence_;            ///< by server
   std::vector<ParcelState> parcels_;
   std::vector<std::vector<ParcelId>> parcels_of_;  ///< by layer
+  std::vector<std::vector<LayerId>> buckets_;      ///< all_reduce layers
   uint64_t next_ticket_ = 1;
 
   uint64_t next_number_ = 1;                       ///< of the work asked for
@@ -164,6 +140,7 @@ class WorkerCore {
   size_t forwarded_ = 0;                           ///< layers given to Forward
   bool backward_given_ = false;
   std::vector<Tensor> gradients_;                  ///< by layer
+  BucketFiller filler_;                            ///< of a stage
   double sum_of_squares_ = 0;
   std::vector<LayerId> non_finite_;
 

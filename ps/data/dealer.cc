@@ -1,7 +1,7 @@
 #include <troupe/ps/data/dealer.h>
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include <troupe/kernels/base/check.h>
 
@@ -25,7 +25,10 @@ std::string terms(const std::vector<int64_t>& values) {
 }
 
 Status check_options(const DealerOptions& o) {
-  const auto workers = static_cast<int64_t>(o.worker_batch.size());
+  const auto workers = static_cast<int64_t>(o.worker_batch.size()) / std::max<int64_t>(o.stages, 1);
+  if (o.stages < 1 || workers * o.stages != static_cast<int64_t>(o.worker_batch.size()))
+    return fail(ErrorKind::invalid, cat("parallel.workers = ", o.worker_batch.size(), " is not a multiple of parallel.stages = ",
+                                        o.stages, ": every replica of the model needs all stages"));
   if (workers == 0) return fail(ErrorKind::invalid, "parallel.workers is 0: a run needs at least one worker");
   if (o.train_samples <= 0 || o.train_samples > int64_t{1} << 32)
     return fail(ErrorKind::invalid, cat("the training set has ", o.train_samples,
@@ -38,16 +41,23 @@ Status check_options(const DealerOptions& o) {
     return fail(ErrorKind::invalid,
                 cat("train.batch_size = ", o.global_batch, " is not within 1 .. ", kMaxBatch));
   int64_t sum = 0;
+  std::vector<int64_t> batches;  // one a replica
   for (size_t w = 0; w < o.worker_batch.size(); ++w) {
     if (o.worker_batch[w] < (o.vacancies ? 0 : 1) || o.worker_batch[w] > kMaxBatch)
       return fail(ErrorKind::invalid,
                   cat("worker ", w, " has a batch of ", o.worker_batch[w],
                       " samples (train.batch_size = ", o.global_batch, ", parallel.workers = ", workers,
                       "): every worker needs at least 1; raise the batch size or take fewer workers"));
+    const size_t first = w - w % static_cast<size_t>(o.stages);
+    if (o.worker_batch[w] != o.worker_batch[first])
+      return fail(ErrorKind::invalid, cat("workers ", first, " and ", w, " are stages of one replica and have batches of ",
+                                          o.worker_batch[first], " and ", o.worker_batch[w], " samples"));
+    if (w != first) continue;
     sum += o.worker_batch[w];
+    batches.push_back(o.worker_batch[w]);
   }
   if (sum != o.global_batch)
-    return fail(ErrorKind::invalid, cat("the workers' batches ", terms(o.worker_batch), " = ", sum,
+    return fail(ErrorKind::invalid, cat("the workers' batches ", terms(batches), " = ", sum,
                                         " do not add up to train.batch_size = ", o.global_batch));
   if (o.epochs < 0 || o.epochs > kMaxEpochs || o.max_steps < 0 || o.max_steps > kMaxEpochs)
     return fail(ErrorKind::invalid, cat("train.epochs = ", o.epochs, " and train.max_steps = ", o.max_steps,
@@ -126,8 +136,9 @@ Dealer::Dealer(DealerOptions options, DealerState start)
   advance_to_next_epoch_at_end(start_);
   normalise(start_.returned);
   cursor_ = start_;
-  batch_end_.resize(slots_.size());
-  std::partial_sum(options_.worker_batch.begin(), options_.worker_batch.end(), batch_end_.begin());
+  for (size_t w = 0; w < slots_.size(); w += static_cast<size_t>(options_.stages))
+    batch_end_.push_back((batch_end_.empty() ? 0 : batch_end_.back()) + options_.worker_batch[w]);
+  shared_.resize(batch_end_.size());
   for (Slot& slot : slots_) slot.next = start_.step;
   if (options_.epochs == 0) options_.epochs = kMaxEpochs;
 
@@ -190,8 +201,9 @@ std::optional<Deal> Dealer::lockstep_deal(Step step) const {
 /// A full batch is cut exactly by worker batch, a short one in proportion; the parts always add up.
 SampleRange Dealer::share(const SampleRange& all, WorkerId worker) const {
   const auto cut = [&](int64_t batch_end) { return all.count * batch_end / options_.global_batch; };
-  const int64_t first = worker == 0 ? 0 : cut(batch_end_[worker - 1]);
-  return {all.epoch, all.begin + first, cut(batch_end_[worker]) - first};
+  const size_t r = replica(worker);
+  const int64_t first = r == 0 ? 0 : cut(batch_end_[r - 1]);
+  return {all.epoch, all.begin + first, cut(batch_end_[r]) - first};
 }
 
 /// The next samples at `cursor`, which moves behind them.
@@ -218,6 +230,7 @@ std::optional<Deal> Dealer::deal(WorkerId worker, DealerState& cursor) const {
   TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
   const Slot& slot = slots_[worker];
   if (!slot.again.empty()) return slot.again.front();
+  if (const Deal* dealt = shared(worker)) return *dealt;
   std::optional<Deal> deal =
       options_.lockstep ? lockstep_deal(slot.next) : take(cursor, options_.worker_batch[worker]);
   if (!deal) return {};
@@ -236,20 +249,44 @@ std::optional<Deal> Dealer::next(WorkerId worker) {
   if (!deal) return {};
   Slot& slot = slots_[worker];
   if (!slot.again.empty()) slot.again.pop_front();
-  else ++slot.next;
+  else ++slot.next, share_out(worker, *deal);
   slot.outstanding.push_back(*deal);
   return deal;
 }
 
 bool Dealer::repeats(WorkerId worker) const {
   TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
-  return !slots_[worker].again.empty();
+  return !slots_[worker].again.empty() || shared(worker) != nullptr;
+}
+
+const Deal* Dealer::shared(WorkerId worker) const {
+  if (options_.stages == 1) return nullptr;
+  const auto& deals = shared_[replica(worker)];
+  const auto found = deals.find(slots_[worker].next);
+  return found == deals.end() ? nullptr : &found->second;
+}
+
+// The worker has been dealt its replica's piece: the stages that have not still will be.
+void Dealer::share_out(WorkerId worker, const Deal& deal) {
+  if (options_.stages > 1) shared_[replica(worker)].emplace(deal.step, deal);
+}
+
+// First step that one of the replica's stages has not completed.
+Step Dealer::unfinished(size_t replica) const {
+  Step first = std::numeric_limits<Step>::max();
+  for (size_t w = replica * stages(); w < (replica + 1) * stages(); ++w) {
+    first = std::min(first, slots_[w].next);
+    for (const Deal& deal : slots_[w].outstanding) first = std::min(first, deal.step);
+    for (const Deal& deal : slots_[w].again) first = std::min(first, deal.step);
+  }
+  return first;
 }
 
 Deal Dealer::idle(WorkerId worker) {
   TROUPE_CHECK(worker < slots_.size() && !options_.lockstep, "an idle step of worker ", worker);
   Slot& slot = slots_[worker];
   const Deal deal{slot.next++, samples_dealt() / options_.global_batch, 0, {cursor_.epoch, cursor_.begin, 0}};
+  share_out(worker, deal);
   slot.outstanding.push_back(deal);
   return deal;
 }
@@ -257,13 +294,29 @@ Deal Dealer::idle(WorkerId worker) {
 void Dealer::completed(WorkerId worker, Step step) {
   TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
   std::erase_if(slots_[worker].outstanding, [&](const Deal& deal) { return deal.step == step; });
+  auto& deals = shared_[replica(worker)];
+  if (!deals.empty()) deals.erase(deals.begin(), deals.lower_bound(unfinished(replica(worker))));
 }
 
 void Dealer::restart(WorkerId worker) {
   TROUPE_CHECK(worker < slots_.size(), "worker ", worker, " of ", slots_.size());
+  if (options_.stages > 1) return restart_replica(replica(worker));
   Slot& slot = slots_[worker];
   slot.again.insert(slot.again.begin(), slot.outstanding.begin(), slot.outstanding.end());
   slot.outstanding.clear();
+}
+
+// A stage can only repeat a step together with the others: those that had completed it, too.
+void Dealer::restart_replica(size_t replica) {
+  const auto& deals = shared_[replica];
+  const Step from = unfinished(replica);
+  for (size_t w = replica * stages(); w < (replica + 1) * stages(); ++w) {
+    Slot& slot = slots_[w];
+    slot.outstanding.clear();
+    slot.again.clear();
+    for (auto it = deals.lower_bound(from); it != deals.end() && it->first < slot.next; ++it)
+      slot.again.push_back(it->second);
+  }
 }
 
 void Dealer::give_back(WorkerId worker) {
@@ -304,6 +357,8 @@ bool Dealer::done() const {
   for (const Slot& slot : slots_)
     if (!slot.outstanding.empty() || !slot.again.empty() || (options_.lockstep && lockstep_deal(slot.next)))
       return false;
+  for (const auto& deals : shared_)
+    if (!deals.empty()) return false;
   return options_.lockstep || samples_before(cursor_) >= total_samples_;
 }
 
@@ -311,13 +366,18 @@ DealerState Dealer::state() const {
   const Step reached = furthest();
   DealerState s = options_.lockstep ? lockstep_position(reached) : cursor_;
   s.step = reached;
+  std::map<std::pair<size_t, Step>, SampleRange> open;  // by replica: what not all of its stages have done
   for (WorkerId w = 0; w < slots_.size(); ++w) {
-    for (const Deal& deal : slots_[w].outstanding) s.returned.push_back(deal.range);
-    for (const Deal& deal : slots_[w].again) s.returned.push_back(deal.range);
+    const size_t r = replica(w);
+    for (const Deal& deal : slots_[w].outstanding) open[{r, deal.step}] = deal.range;
+    for (const Deal& deal : slots_[w].again) open[{r, deal.step}] = deal.range;
     if (options_.lockstep)  // its share of steps that others have begun
       for (Step step = slots_[w].next; step < reached; ++step)
-        s.returned.push_back(share(lockstep_deal(step)->range, w));
+        open[{r, step}] = share(lockstep_deal(step)->range, w);
   }
+  for (size_t r = 0; r < shared_.size(); ++r)
+    for (const auto& [step, deal] : shared_[r]) open[{r, step}] = deal.range;
+  for (const auto& [where, range] : open) s.returned.push_back(range);
   normalise(s.returned);
   return s;
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,8 +17,10 @@ struct DealerOptions {
   int64_t epochs = 1;        ///< 0: only `max_steps` ends the run
   int64_t max_steps = 0;     ///< 0: only `epochs` ends the run; with both whichever comes first
   int64_t global_batch = 1;  ///< samples of one step of all workers
-  /// By slot: its size is the number of workers, its sum the global batch.
+  /// By slot: its size is the number of workers, its sum the global batch. Where several workers make up a replica
+  /// (Layout::stages) each of them has the replica's batch, which counts once.
   std::vector<int64_t> worker_batch;
+  int64_t stages = 1;        ///< workers of a replica, all of which get the same work
   bool vacancies = false;    ///< a batch of 0 is a slot that nobody fills now; else it is an error
   bool lockstep = true;  ///< Layout::lockstep()
 };
@@ -57,6 +60,8 @@ struct Deal {
 ///   lockstep   step 0: w0 [0,4) w1 [4,6)   step 1: w0 [6,8) w1 [8,10)   step 2: next epoch
 ///   on demand  w0 [0,4)  w1 [4,6)  w1 [6,8)  w0 [8,10)   whoever asks takes what is next
 ///
+/// The stages of a replica get the same pieces, each when it asks.
+///
 /// A plain object for one thread. Nothing here says that work happened: `completed` does.
 class Dealer {
  public:
@@ -68,13 +73,14 @@ class Dealer {
   std::optional<Deal> next(WorkerId worker);
   /// What `next` would give.
   std::optional<Deal> peek(WorkerId worker) const;
-  /// What `next` would give was dealt before, to an actor that this one replaces.
+  /// What `next` would give was dealt before: to an actor that this one replaces, or to another stage of its replica.
   bool repeats(WorkerId worker) const;
   /// A step without samples, so that a worker's clock moves where others wait for it. On demand only.
   Deal idle(WorkerId worker);
   void completed(WorkerId worker, Step step);
   /// The worker's actor was replaced in its slot: what it had not completed is dealt to the slot again, same
-  /// steps and samples, so that servers recognise what they have already taken.
+  /// steps and samples, so that servers recognise what they have already taken. All stages of a replica are replaced
+  /// together, and repeat what one of them had not completed.
   void restart(WorkerId worker);
   /// The slot is gone: what it had not completed goes to whoever asks next. On demand only; under lockstep
   /// make a new dealer from `state()` with the workers that remain.
@@ -94,7 +100,7 @@ class Dealer {
   /// All of its state, for images of it (control/internal/image.h).
   template <class T>
   static auto fields(T& x) {
-    return std::tie(x.options_, x.batch_end_, x.slots_, x.start_, x.cursor_, x.total_samples_);
+    return std::tie(x.options_, x.batch_end_, x.slots_, x.shared_, x.start_, x.cursor_, x.total_samples_);
   }
 
  private:
@@ -114,10 +120,18 @@ class Dealer {
   std::optional<Deal> deal(WorkerId worker, DealerState& cursor) const;
   int64_t samples_before(const DealerState& position) const;
   Step furthest() const;
+  size_t stages() const { return static_cast<size_t>(options_.stages); }
+  size_t replica(WorkerId worker) const { return worker / stages(); }
+  Step unfinished(size_t replica) const;
+  void restart_replica(size_t replica);
+  /// What its replica does at the worker's next step, where another stage has been told.
+  const Deal* shared(WorkerId worker) const;
+  void share_out(WorkerId worker, const Deal& deal);
 
   DealerOptions options_;
-  std::vector<int64_t> batch_end_;  ///< running sum of worker_batch
+  std::vector<int64_t> batch_end_;  ///< by replica, running sum of worker_batch
   std::vector<Slot> slots_;
+  std::vector<std::map<Step, Deal>> shared_;  ///< by replica of several stages: what not all have completed
   DealerState start_;   ///< what lockstep steps are counted from
   DealerState cursor_;  ///< on demand: what has been dealt; `step` unused
   int64_t total_samples_ = 0;

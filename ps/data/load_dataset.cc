@@ -7,6 +7,7 @@
 #include <troupe/ps/data/cifar.h>
 #include <troupe/ps/data/csv.h>
 #include <troupe/ps/data/idx.h>
+#include <troupe/ps/data/load_text.h>
 #include <troupe/ps/data/memory_dataset.h>
 #include <troupe/ps/data/npy.h>
 #include <troupe/ps/data/synthetic.h>
@@ -116,11 +117,11 @@ Result<std::shared_ptr<const MemoryDataset>> make_set(const DataOptions& o, Samp
 }
 
 Status check_options(const DataOptions& o) {
-  const std::vector<std::string> formats{"idx", "cifar10", "cifar100", "csv", "npy", "synthetic"};
+  const std::vector<std::string> formats{"idx", "cifar10", "cifar100", "csv", "npy", "text", "tokens", "synthetic"};
   if (std::find(formats.begin(), formats.end(), o.format) == formats.end())
     return fail(ErrorKind::invalid,
                 cat("data.format = \"", o.format,
-                    "\" is not known; there are idx, cifar10, cifar100, csv, npy and synthetic"));
+                    "\" is not known; there are idx, cifar10, cifar100, csv, npy, text, tokens and synthetic"));
   if (o.format != "synthetic") return check_folder(o);
   int64_t values = 0, centres = 0;
   if (o.samples < 1 || o.features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
@@ -137,6 +138,7 @@ Status check_options(const DataOptions& o) {
 
 Result<DataSets> load_dataset(const DataOptions& o) {
   TROUPE_TRY(check_options(o));
+  if (o.format == "text" || o.format == "tokens") return load_text(o);
   const auto read = [&](Part part) -> Result<Samples> {
     if (o.format == "synthetic") return synthetic_part(o, part);
     auto samples = read_part(o, part);

@@ -11,6 +11,7 @@ namespace troupe::ps {
 ///
 ///     config.resolved.toml   every setting and where it came from
 ///     metrics.csv, metrics.jsonl
+///     trace.json             what happened when, where metrics.trace is set; trace-node-N.json of other processes
 ///     log.txt
 ///     checkpoints/
 ///     journal/               while a run of several processes lasts: what its coordinator was told (journal_folder.h)

@@ -4,11 +4,18 @@
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/metrics/human.h>
+#include <troupe/ps/metrics/internal/lost_range_json.h>
 
 namespace troupe::ps {
 namespace {
 
 using nlohmann::json;
+
+LostRange lost_range(const json& l) {
+  const auto number = [&](const char* key) { return l.at(key).get<int64_t>(); };
+  return {number("server"),  l.at("layer").get<std::string>(), number("begin"), number("end"), number("from_step"),
+          number("to_step"), number("updates"),                number("updates_lost")};
+}
 
 std::string place(int64_t node) { return node < 0 ? "waits" : cat("node ", node); }
 
@@ -28,7 +35,8 @@ std::string status_json(const RunStatus& s) {
               {"checkpoints", s.checkpoints},
               {"nodes", json::array()},
               {"workers", json::array()},
-              {"servers", json::array()}};
+              {"servers", json::array()},
+              {"lost", json::array()}};
   for (const auto& n : s.nodes)
     object["nodes"].push_back({{"node", n.node},
                                {"name", n.name},
@@ -46,6 +54,7 @@ std::string status_json(const RunStatus& s) {
                                  {"outstanding", w.outstanding}});
   for (const auto& v : s.servers)
     object["servers"].push_back({{"server", v.server}, {"node", v.node}, {"replica_node", v.replica_node}});
+  for (const LostRange& l : s.lost) object["lost"].push_back(lost_range_json<json>(l));
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -77,6 +86,8 @@ std::string status_text(const std::string& text) try {
                        number(v, "replica_node") < 0 ? "-" : place(number(v, "replica_node"))});
   for (const auto* rows : {&nodes, &workers, &servers})
     if (rows->size() > 1) out += "\n" + text_table(*rows);
+  if (!s.at("lost").empty()) out += "\n";
+  for (const json& l : s.at("lost")) out += "lost: " + describe(lost_range(l)) + "\n";
   return out;
 } catch (const json::exception& e) {
   return cat("no status: ", e.what(), "\n");

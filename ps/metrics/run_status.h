@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/metrics/lost_range.h>
+
 namespace troupe::ps {
 
 /// What `troupe status` shows of a running run.
@@ -32,6 +34,7 @@ struct RunStatus {
   std::vector<Node> nodes;
   std::vector<Worker> workers;
   std::vector<Server> servers;
+  std::vector<LostRange> lost;
 };
 
 /// One JSON object; the keys are the names above.

@@ -67,6 +67,7 @@ RunSummary summarize(const RunResult& result, double seconds) {
   s.checkpoints_failed = result.checkpoints_failed;
   s.duplicates_dropped = result.duplicates_dropped;
   s.refused = result.refused;
+  s.lost = result.lost;
   if (result.layout) s.layers = layers_of(*result.layout, static_cast<int64_t>(result.workers.size()));
   for (const LayerCounters& counters : result.layers)
     if (counters.layer < s.layers.size()) add_counters(counters, s.layers[counters.layer]);
@@ -89,6 +90,26 @@ std::string server_line(const Layout& layout) {
   }
   return cat(bytes.size(), bytes.size() == 1 ? " server holds " : " servers hold ", held, "; fullest to mean ",
              fixed(imbalance(layout), 2), "\n");
+}
+
+std::string stage_line(const Layout& layout) {
+  if (layout.stages == 1) return {};
+  std::string text;
+  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+    text += cat(stage == 0 ? "" : "; ", "stage ", stage, ":");
+    // Runs of neighbouring layers: several, where a stage has several chunks.
+    const char* separator = " ";
+    for (size_t layer = 0; layer < layout.layers.size(); ++layer) {
+      if (layout.stage_of[layer] != stage) continue;
+      size_t last = layer;
+      while (last + 1 < layout.layers.size() && layout.stage_of[last + 1] == stage) ++last;
+      text += separator + layout.layers[layer].name;
+      if (last > layer) text += (last == layer + 1 ? ", " : " to ") + layout.layers[last].name;
+      separator = ", ";
+      layer = last;
+    }
+  }
+  return text + "\n";
 }
 
 }  // namespace troupe::ps

@@ -16,5 +16,7 @@ std::vector<LayerSummary> layers_of(const Layout& layout, int64_t workers);
 /// How evenly the servers are loaded: "2 servers hold 1.1 MB and 1.0 MB; fullest to mean 1.03". Of many servers
 /// only the fullest and the emptiest are named.
 std::string server_line(const Layout& layout);
+/// "stage 0: conv1 to conv2; stage 1: fc1, fc2" in a line of its own; empty where a replica is one worker.
+std::string stage_line(const Layout& layout);
 
 }  // namespace troupe::ps

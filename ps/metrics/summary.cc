@@ -5,6 +5,7 @@
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/metrics/human.h>
+#include <troupe/ps/metrics/internal/lost_range_json.h>
 
 namespace troupe::ps {
 namespace {
@@ -43,6 +44,8 @@ Json json_of(const WorkerSummary& worker) {
           {"compute_s", number(worker.compute_s)},
           {"wait_s", number(worker.wait_s)}};
 }
+
+Json json_of(const LostRange& lost) { return lost_range_json<Json>(lost); }
 
 template <class T>
 Json list_of(const std::vector<T>& items) {
@@ -85,7 +88,9 @@ std::string trouble_text(const RunSummary& s) {
   add(s.checkpoints_failed, "checkpoint that could not be written", "checkpoints that could not be written");
   add(s.lines_lost, "line of metrics or log that could not be written",
       "lines of metrics or log that could not be written");
-  return text.empty() ? "" : "trouble: " + text + "\n";
+  if (!text.empty()) text = "trouble: " + text + "\n";
+  for (const LostRange& lost : s.lost) text += "lost: " + describe(lost) + "\n";
+  return text;
 }
 
 std::string result_text(const RunSummary& s) {
@@ -120,6 +125,8 @@ std::string summary_json(const RunSummary& s) {
                      {"duplicates_dropped", s.duplicates_dropped},
                      {"refused", s.refused},
                      {"lines_lost", s.lines_lost},
+                     {"updates_lost", updates_lost(s.lost)},
+                     {"lost", list_of(s.lost)},
                      {"layers", list_of(s.layers)},
                      {"workers", list_of(s.workers)}};
   // A file name in an error need not be UTF-8.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <troupe/ps/metrics/histogram.h>
+#include <troupe/ps/metrics/lost_range.h>
 
 namespace troupe::ps {
 
@@ -45,6 +46,7 @@ struct RunSummary {
   int64_t lines_lost = 0;  ///< of metrics and log, to a full disk
   std::vector<LayerSummary> layers;
   std::vector<WorkerSummary> workers;
+  std::vector<LostRange> lost;  ///< with servers that went on from a checkpoint
 };
 
 /// One JSON object, indented. Numbers that are not there, or not finite, are null.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/combined_push.h>
 #include <troupe/ps/param/consistency.h>
 #include <troupe/ps/param/holdings.h>
 #include <troupe/ps/param/layer_counts.h>
@@ -44,8 +45,9 @@ namespace {
 // A worker's step may be this far ahead of its clock (it joined late); more is a broken peer.
 constexpr Step kMaxStepsAhead = 1'000'000;
 
-// A worker has one push a parcel under way and is at most a step ahead with the others, so that its sequences span
-// twice the parcels. Twice that is room enough; the least keeps small layouts simple to test.
+// A worker has one push a parcel under way and is at most a step ahead with the others (the next step of a parcel is
+// pulled behind its push), so that its sequences span twice the parcels, however long one of them is overtaken. Twice
+// that is room enough; the least keeps small layouts simple to test.
 constexpr Sequence kLeastWindow = 64;
 Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
 
@@ -154,6 +156,9 @@ struct Shard::Impl : Holdings {
     if (here != options.self.incarnation) return void(fenced = true);
     if (const Status ok = check_membership(m); !ok) return send_fault(ok.error().message);
     if (!store_open && !open_store(m.generation)) return;
+    if (!layout && !m.rebase && options.self.incarnation > 1)
+      return send_fault("its store is empty though the run is under way: the log is on another host or was removed; "
+                        "resume from the last checkpoint (--resume)");
     if (const Status ok = check_change(m); !ok) return send_fault(ok.error().message);
     const bool known = !serving && layout && m.generation == generation;  // from the image
     if (!known && !promise(m.generation, e)) return;
@@ -267,47 +272,56 @@ struct Shard::Impl : Holdings {
                                   ", worker ", worker, " is not"));
     const HeldParcel& p = parcels.at(push.parcel);
     const Step owed = p.clock.at(worker);
-    const Sequence width = window_width(parcels.size());
-    const auto place = workers[worker].window.place(push.sequence, width);
-    if (place == PushWindow::Place::beyond)
-      return refuse_malformed(
-          cat("sequence ", push.sequence, " is more than ", width, " above ", workers[worker].window.high_water()));
-    if (push.step < owed) return on_repeated(e, push, place);
-    if (place == PushWindow::Place::taken)
-      return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
+    const bool taken = workers[worker].window.taken(push.sequence);
+    if (push.step < owed) return on_repeated(e, push, taken);
+    if (taken) return refuse_malformed(cat("sequence ", push.sequence, " was another push"));
     const Policy& policy = layout->parcels[push.parcel].policy;
     if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
       return refuse_malformed(
           cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
+    for (const WorkerId other : covered(push))
+      if (other == worker || !policy.aggregates() || other >= workers.size() || !p.clock.present(other) ||
+          p.clock.at(other) != push.step)
+        return refuse_malformed(cat("it covers worker ", other, ", who does not owe step ", push.step));
     const Event event{Event::Kind::push, worker, push.parcel, push.step};
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (promise(generation, e)) take(e, push);
   }
 
-  // This step of the worker has been counted: the same push again, or the step of a restarted worker. The latter's
-  // sequence is new and must be taken, in the store too, or the window would stay behind it.
-  void on_repeated(const Envelope& e, const Push& push, PushWindow::Place place) {
-    if (place == PushWindow::Place::fresh) {
+  std::vector<WorkerId> covered(const Push& push) const {
+    return covered_by(push, layout->parcels[push.parcel].slices.size());
+  }
+
+  // This step of the worker has been counted: the same push again, that of a covered worker, the step of a restarted one,
+  // or one that was lost with the server before this one. A sequence that is new is taken, in the store too.
+  void on_repeated(const Envelope& e, const Push& push, bool taken) {
+    if (!taken) {
       Push bare = push;
       bare.samples = 0;
       bare.gradients.clear();
       if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
-      workers[e.from.index].window.take(push.sequence);
+      workers[e.from.index].window.take(push.sequence, window_width(parcels.size()));
     }
-    ++duplicates_dropped;
+    const bool covered_before = !taken && push.samples == 0;
+    if (!covered_before) ++duplicates_dropped;
     acknowledge(e, push);
   }
 
   void take(const Envelope& e, const Push& push) {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(push.parcel);
-    workers[worker].window.take(push.sequence);
+    workers[worker].window.take(push.sequence, window_width(parcels.size()));
     const Step slowest = p.clock.slowest();
     p.clock.advance(worker, push.step + 1);
     acknowledge(e, push);
     if (layout->parcels[push.parcel].policy.aggregates()) {
       counts.pushed(*layout, push, std::nullopt);
-      p.pending[worker] = {push.samples, push.schedule_step, push.gradients, push.finite};
+      const auto gradients = gradients_of(push, layout->parcels[push.parcel].slices.size());
+      p.pending[worker] = {push.samples, push.schedule_step, {gradients.begin(), gradients.end()}, push.finite};
+      for (const WorkerId other : covered(push)) {
+        p.clock.advance(other, push.step + 1);
+        p.pending[other] = {0, push.schedule_step, {}, true};
+      }
       settle(push.parcel, p);
     } else {
       apply_at_once(worker, push, p);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The coordinator of a run of several processes dies and is started again while its nodes go on."""
+import re
 import signal
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
 from cluster_runs import LONG, Cluster
+from fault_proxy import FaultProxy
 
 SLOW = ("debug.slow_worker=0", "debug.slow_ms=20")  # 128 / 16 steps an epoch, each at least 20 ms
 
@@ -53,6 +55,90 @@ class Killed(Recovery):
         self.assertEqual(steps, sorted(steps))
         self.assertIn("the coordinator was started again", (self.folder / "run/log.txt").read_text())
         self.assertNotIn("journal", self.names("run"))
+
+
+class Superseded(Recovery):
+    def test_a_coordinator_that_was_stopped_and_replaced_gives_way_when_it_goes_on(self):
+        settings = ("train.epochs=16", "checkpoint.every_steps=7", *SLOW)
+        self.train(*settings[:2], run="alone")
+        proxy = FaultProxy(("127.0.0.1", 1), seed=1)  # nodes look for the coordinator behind it
+        self.addCleanup(proxy.close)
+        self.coordinate(*settings, "--advertise", proxy.address)
+        proxy.turn_to(("127.0.0.1", self.port_of(self.coordinator)))
+        nodes = [self.node(proxy.address, place) for place in (0, 1)]
+        self.wait_for(lambda: self.status()["step"] >= 20)
+        old = self.coordinator
+        old.send_signal(signal.SIGSTOP)
+        (self.folder / "run/journal/lock").unlink()  # or a disk that knows no locks
+        self.recover("run", "--listen", "127.0.0.1:0", "--advertise", proxy.address)
+        proxy.turn_to(("127.0.0.1", self.port_of(self.coordinator)))
+        self.wait_for(lambda: self.status()["step"] >= 40)
+        old.send_signal(signal.SIGCONT)
+        code, out, err = self.ended(old)
+        self.assertEqual(code, 1, out + err)
+        self.assertIn("another process has gone on as the coordinator of this run", out + err)
+        self.assertIn("journal", self.names("run"))  # the other one's
+        step = self.status()["step"]
+        self.wait_for(lambda: self.status()["step"] > step)
+        self.both_end_well(nodes)
+        self.assertEqual(self.summary()["outcome"], "finished")
+        self.assertEqual(self.weights("run"), self.weights("alone"))
+
+    def port_of(self, process):
+        """That it listens on."""
+        def find():
+            inodes = {re.match(r"socket:\[(\d+)\]", str(path.readlink())) for path in
+                      Path(f"/proc/{process.pid}/fd").iterdir()}
+            inodes = {found.group(1) for found in inodes if found}
+            for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and fields[9] in inodes:
+                    return int(fields[1].split(":")[1], 16)
+        return self.wait_for(find)
+
+
+class LostServer(Cluster):
+    def test_it_goes_on_from_the_newest_checkpoint_and_what_it_lost_is_reported(self):
+        address = self.coordinate("train.epochs=60", "checkpoint.every_steps=8", "update=fc1:sync,*:async", *SLOW, nodes=3)
+        self.node(address, 0, "--takes", "workers")
+        servers = [self.node(address, place, "--takes", "servers") for place in (1, 2)]
+        self.wait_for(lambda: self.status()["step"] >= 20)
+        servers[0].kill()
+        self.node(address, 1, "--takes", "servers")
+        self.wait_for(lambda: self.status()["server_restarts"] == 1)
+        step = self.status()["step"]
+        status = self.wait_for(lambda: self.status() if self.status()["step"] > step + 2 else None)
+        self.assertTrue(status["lost"])
+        for lost in status["lost"]:
+            self.assertEqual(lost["from_step"] % 8, 0)
+            self.assertGreaterEqual(lost["from_step"], 16)
+            self.assertGreaterEqual(lost["to_step"], lost["from_step"])
+        sentence = r"layer fc\d \[\d+, \d+\) of server \d is as before step \d+ \(\d+ updates\)"
+        self.assertRegex(self.troupe("status", "run").stdout, "\nlost: " + sentence)
+        self.troupe("stop", "run")
+        code, out, err = self.ended(self.coordinator)
+        self.assertEqual(code, 130, out + err)
+        self.assertRegex(out, "\nlost: " + sentence)
+        log = (self.folder / "run/log.txt").read_text()
+        self.assertRegex(log, r"server \d goes on from the checkpoint run/checkpoints/step-\d+")
+        self.assertRegex(log, sentence)
+        summary = self.summary()
+        self.assertEqual(summary["lost"], status["lost"])
+        self.assertEqual(summary["updates_lost"], sum(lost["updates_lost"] for lost in status["lost"]))
+
+    def test_without_a_checkpoint_it_begins_anew_and_says_so(self):
+        address = self.coordinate("train.epochs=60", "update=async", *SLOW)
+        self.node(address, 0, "--takes", "workers")
+        server = self.node(address, 1, "--takes", "servers")
+        self.wait_for(lambda: self.status()["step"] >= 5)
+        server.kill()
+        self.node(address, 1, "--takes", "servers")
+        step = self.wait_for(lambda: self.status()["server_restarts"] == 2 and self.status()["step"])
+        self.wait_for(lambda: self.status()["step"] > step + 2)
+        self.assertEqual({lost["from_step"] for lost in self.status()["lost"]}, {0})
+        self.assertIn("there is no checkpoint yet", (self.folder / "run/log.txt").read_text())
+        self.troupe("stop", "run")
+        self.assertEqual(self.ended(self.coordinator)[0], 130)
 
 
 class Refused(Recovery):

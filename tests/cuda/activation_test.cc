@@ -65,6 +65,38 @@ BOOST_AUTO_TEST_CASE(GeluGradientIsTheCpus) {
              }) == "");
 }
 
+BOOST_AUTO_TEST_CASE(GeluTanhIsTheCpus) {
+  BOOST_TEST(unlike_cpu([](const auto& ops, Stream& s, const Tensor&, const Tensor& dy, Tensor& y) {
+               ops.gelu_tanh(s, dy, y);
+             }) == "");
+}
+
+BOOST_AUTO_TEST_CASE(GeluTanhGradientIsTheCpus) {
+  BOOST_TEST(unlike_cpu([](const auto& ops, Stream& s, const Tensor& x, const Tensor& dy, Tensor& dx) {
+               ops.gelu_tanh_gradient(s, x, dy, dx);
+             }) == "");
+}
+
+BOOST_AUTO_TEST_CASE(SwigluAndItsGradientAreTheCpus) {
+  Stream cpu;
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const Shape& shape : {Shape{0, 4}, Shape{3, 0}, Shape{1, 2}, Shape{13, 74}, Shape{9, 64}})
+      for (Place place : kPlaces) {
+        EmulatedStream stream(1);
+        const Shape half{shape[0], shape[1] / 2};
+        const Tensor x = exact(1, shape, dtype), dy = exact(2, half, dtype);
+        Tensor y = unwritten(half, dtype), dx = unwritten(shape, dtype),
+               device_y = empty_on(stream, half, dtype, place);
+        Tensor device_dx = on(stream, x, place);  // in place
+        cpu_ops().swiglu(cpu, x, y);
+        cpu_ops().swiglu_gradient(cpu, x, dy, dx);
+        op.swiglu(stream, device_dx, device_y);
+        op.swiglu_gradient(stream, device_dx, on(stream, dy, place), device_dx);
+        BOOST_TEST(difference(device_y, y, 1e-6) == "", shape);
+        BOOST_TEST(difference(device_dx, dx, 1e-6) == "", shape);
+      }
+}
+
 BOOST_AUTO_TEST_CASE(NaNStaysNaN) {
   EmulatedStream stream(1);
   Tensor x = empty_on(stream, {3}, DType::f32), y = x;

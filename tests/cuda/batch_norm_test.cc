@@ -69,7 +69,8 @@ BOOST_AUTO_TEST_CASE(AVarianceMuchSmallerThanTheMeanIsKept) {
 BOOST_AUTO_TEST_CASE(GradientsMayLieWhereDyLay) {
   EmulatedStream stream(2);
   const Shape shape{5, 7, 3, 11};
-  const Tensor x = on(stream, exact(1, shape, DType::f32)), v = on(stream, Tensor::from<float>(std::vector<float>(7, 2), {7}));
+  const Tensor x = on(stream, exact(1, shape, DType::f32)),
+               v = on(stream, Tensor::from<float>(std::vector<float>(7, 2), {7}));
   Tensor dx = empty_on(stream, shape, DType::f32), in_place = on(stream, exact(2, shape, DType::f32));
   Tensor dgamma = empty_on(stream, {7}, DType::f32), dbeta = empty_on(stream, {7}, DType::f32);
   op.batch_norm_gradient(stream, x, v, v, v, 1e-5, in_place, Write::set, dx, dgamma, dbeta);

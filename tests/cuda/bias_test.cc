@@ -12,8 +12,8 @@ namespace {
 
 const BiasOps op = ops::cuda::bias_ops();
 // Rows and planes, one slab and several, fewer columns than a tile and more.
-const Shape kShapes[] = {{0, 3},        {1, 1},     {131, 37},      {700, 5},       {3, 70},
-                         {5, 7, 3, 11}, {2, 3, 19}, {0, 2, 3, 3},   {2, 4, 0, 3},   {3, 2, 57, 61}};
+const Shape kShapes[] = {{0, 3},        {1, 1},     {131, 37},    {700, 5},     {3, 70},
+                         {5, 7, 3, 11}, {2, 3, 19}, {0, 2, 3, 3}, {2, 4, 0, 3}, {3, 2, 57, 61}};
 
 }  // namespace
 

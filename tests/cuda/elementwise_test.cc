@@ -79,9 +79,8 @@ BOOST_AUTO_TEST_CASE(CopyTakesAnyDtypeAndShape) {
 BOOST_AUTO_TEST_CASE(ATensorOfAnotherCountOrDeviceFailsWithItsValues) {
   EmulatedStream stream(1);
   Tensor y = empty_on(stream, {4}, DType::f32), host = Tensor::empty({4});
-  BOOST_TEST(failure_without("expected as many elements as [4]", [&] {
-               op.add(stream, empty_on(stream, {3}, DType::f32), y, y);
-             }) == "");
+  BOOST_TEST(failure_without("expected as many elements as [4]",
+                             [&] { op.add(stream, empty_on(stream, {3}, DType::f32), y, y); }) == "");
   BOOST_TEST(failure_without("y is not in a GPU's memory", [&] { op.fill(stream, 0, host); }) == "");
 }
 

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <set>
 
-#include <tests/support/cuda_emulation.h>
 #include <tests/support/cuda/on_device.h>
+#include <tests/support/cuda_emulation.h>
 #include <troupe/kernels/ops/cuda/launch.h>
 
 using namespace troupe;
@@ -201,9 +201,8 @@ BOOST_AUTO_TEST_CASE(ABarrierMissingBeforeMemoryIsUsedAgainIsFound) {
 
 BOOST_AUTO_TEST_CASE(AWarpThatIsTakenToGoInStepIsFound) {
   const auto right = [](auto kernel) {
-    return right_answers(32 * 33 / 2, [=](EmulatedStream& stream, int* out) {
-      TROUPE_LAUNCH(kernel, 1, 32, 0, stream, out);
-    });
+    return right_answers(32 * 33 / 2,
+                         [=](EmulatedStream& stream, int* out) { TROUPE_LAUNCH(kernel, 1, 32, 0, stream, out); });
   };
   BOOST_TEST(right(warp_sum<true>) == 20);
   BOOST_TEST(right(warp_sum<false>) < 20);
@@ -220,9 +219,7 @@ BOOST_AUTO_TEST_CASE(AShuffleFromOutsideItsMaskGivesNaN) {
 
 BOOST_AUTO_TEST_CASE(ALostUpdateOfSharedMemoryIsFound) {
   const auto right = [](auto kernel) {
-    return right_answers(100, [=](EmulatedStream& stream, int* out) {
-      TROUPE_LAUNCH(kernel, 1, 100, 0, stream, out);
-    });
+    return right_answers(100, [=](EmulatedStream& stream, int* out) { TROUPE_LAUNCH(kernel, 1, 100, 0, stream, out); });
   };
   BOOST_TEST(right(count_threads<true>) == 20);
   BOOST_TEST(right(count_threads<false>) < 20);
@@ -262,8 +259,10 @@ BOOST_AUTO_TEST_CASE(TheOrderIsTheSeeds) {
 
 BOOST_AUTO_TEST_CASE(ABarrierThatOneThreadNeverReachesNamesBlockAndThreads) {
   const std::string text = fault_of([](EmulatedStream& s, int*) { TROUPE_LAUNCH(divergent_barrier, 1, 40, 0, s); });
-  BOOST_TEST(says(text, "divergent_barrier, block (0, 0, 0): no thread can go on: 1 ended, the first (5, 0, 0); "
-                        "39 wait at the barrier of emulation_test.cc:"), text);
+  BOOST_TEST(says(text,
+                  "divergent_barrier, block (0, 0, 0): no thread can go on: 1 ended, the first (5, 0, 0); "
+                  "39 wait at the barrier of emulation_test.cc:"),
+             text);
 }
 
 BOOST_AUTO_TEST_CASE(ThreadsAtDifferentBarriersAreAFault) {

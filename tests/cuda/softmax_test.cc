@@ -17,24 +17,25 @@ const Shape kShapes[] = {{0, 10}, {1, 1}, {19, 10}, {9, 64}, {3, 1023}, {2, 1500
 Tensor labels_for(const Shape& shape) {
   Random random(3);
   Tensor labels = Tensor::empty({shape[0]}, DType::i32);
-  for (int32_t& label : labels.span<int32_t>()) label = static_cast<int32_t>(random.below(static_cast<uint64_t>(shape[1])));
+  for (int32_t& label : labels.span<int32_t>())
+    label = static_cast<int32_t>(random.below(static_cast<uint64_t>(shape[1])));
   return labels;
 }
 
-struct Result {
+struct Losses {
   Tensor probabilities, totals;
 };
 
-Result on_cpu(const Tensor& logits, const Tensor& labels) {
+Losses on_cpu(const Tensor& logits, const Tensor& labels) {
   Stream cpu;
-  Result r{unwritten(logits.shape(), logits.dtype()), unwritten({2}, DType::f64)};
+  Losses r{unwritten(logits.shape(), logits.dtype()), unwritten({2}, DType::f64)};
   cpu_ops().softmax_cross_entropy(cpu, logits, labels, r.probabilities, r.totals);
   return r;
 }
 
-Result on_gpu(uint64_t order, Place place, const Tensor& logits, const Tensor& labels) {
+Losses on_gpu(uint64_t order, Place place, const Tensor& logits, const Tensor& labels) {
   EmulatedStream stream(order);
-  Result r{on(stream, logits, place), empty_on(stream, {2}, DType::f64)};
+  Losses r{on(stream, logits, place), empty_on(stream, {2}, DType::f64)};
   const Tensor device_labels = on(stream, labels);
   if (order % 2) {  // in place
     op.softmax_cross_entropy(stream, r.probabilities, device_labels, r.probabilities, r.totals);
@@ -54,10 +55,10 @@ BOOST_AUTO_TEST_CASE(ProbabilitiesLossAndHitsAreTheCpus) {
   for (DType dtype : {DType::f32, DType::f64})
     for (const Shape& shape : kShapes) {
       const Tensor logits = exact(1, shape, dtype), labels = labels_for(shape);
-      const Result expected = on_cpu(logits, labels);
+      const Losses expected = on_cpu(logits, labels);
       for (Place place : kPlaces)
         for (uint64_t order : kOrders) {
-          const Result actual = on_gpu(order, place, logits, labels);
+          const Losses actual = on_gpu(order, place, logits, labels);
           BOOST_TEST(difference(actual.probabilities, expected.probabilities, 1e-6) == "", shape);
           BOOST_TEST(difference(actual.totals, expected.totals, 1e-6) == "", shape);
         }
@@ -81,7 +82,7 @@ BOOST_AUTO_TEST_CASE(LogitsOfAnySizeDoNotOverflow) {
 BOOST_AUTO_TEST_CASE(ANaNLogitMakesTheLossNaNAndTheSampleWrong) {
   Tensor logits = Tensor::zeros({1, 5});
   logits.data<float>()[3] = std::nanf("");
-  const Result r = on_gpu(1, Place::aligned, logits, Tensor::zeros({1}, DType::i32));
+  const Losses r = on_gpu(1, Place::aligned, logits, Tensor::zeros({1}, DType::i32));
   BOOST_TEST(std::isnan(at(r.totals, 0)));
   BOOST_TEST(at(r.totals, 1) == 0);
 }

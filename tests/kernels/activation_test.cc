@@ -1,6 +1,8 @@
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <limits>
+#include <numbers>
 
 #include <tests/support/ops.h>
 
@@ -73,6 +75,48 @@ BOOST_AUTO_TEST_CASE(GradientsAgreeWithFiniteDifferences) {
   op.gelu_gradient(stream, x, dy, dx);
   BOOST_TEST(gradient_difference(dx, finite_differences(x, [&] { return dot(apply(op.gelu, x), dy); })) ==
              "");
+  op.gelu_tanh_gradient(stream, x, dy, dx);
+  BOOST_TEST(gradient_difference(dx, finite_differences(x, [&] { return dot(apply(op.gelu_tanh, x), dy); })) == "");
+}
+
+BOOST_AUTO_TEST_CASE(TheTanhFormOfGeluIsWithinItsDistanceOfTheExactOne) {
+  const Tensor x = line(-6, 6, 10001), y = apply(op.gelu_tanh, x), exact_y = apply(op.gelu, x);
+  double largest = 0;
+  for (int64_t i = 0; i < x.count(); ++i) largest = std::max(largest, std::abs(at(y, i) - at(exact_y, i)));
+  BOOST_TEST(largest < 5e-4);
+  BOOST_TEST(largest > 1e-4);
+  const double u = std::sqrt(2 / std::numbers::pi) * (1 + 0.044715);
+  BOOST_TEST(std::abs(at(apply(op.gelu_tanh, line(1, 1, 2)), 0) - (1 + std::tanh(u)) / 2) < 1e-12);
+  BOOST_TEST(difference(apply(op.gelu_tanh, as(DType::f32, x)), y, 1e-6) == "");
+}
+
+BOOST_AUTO_TEST_CASE(SwigluGatesTheValuesBesideTheGates) {
+  Stream stream;
+  for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-12), std::pair(DType::f32, 1e-6)})
+    for (int64_t w : {1, 5, 33}) {
+      const Tensor x = exact(1, {3, 2 * w});
+      Tensor y = unwritten({3, w}, dtype), expected = Tensor::empty({3, w}, DType::f64);
+      for (int64_t i = 0; i < y.count(); ++i) {
+        const double gate = at(x, i / w * 2 * w + i % w), value = at(x, i / w * 2 * w + w + i % w);
+        expected.data<double>()[i] = gate / (1 + std::exp(-gate)) * value;
+      }
+      op.swiglu(stream, as(dtype, x), y);
+      BOOST_TEST(difference(y, expected, tolerance) == "");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(TheGradientOfSwigluIsThatOfFiniteDifferencesAndMayLieInItsInput) {
+  Stream stream;
+  Tensor x = normal(1, {4, 14}), y = unwritten({4, 7}, DType::f64), dx = unwritten({4, 14}, DType::f64);
+  const Tensor dy = normal(2, {4, 7});
+  op.swiglu_gradient(stream, x, dy, dx);
+  const auto loss = [&] {
+    op.swiglu(stream, x, y);
+    return dot(y, dy);
+  };
+  BOOST_TEST(gradient_difference(dx, finite_differences(x, loss)) == "");
+  op.swiglu_gradient(stream, x, dy, x);
+  BOOST_TEST(same_bits(x, dx));
 }
 
 BOOST_AUTO_TEST_CASE(GeluIsTheExactForm) {

@@ -73,7 +73,8 @@ BOOST_AUTO_TEST_CASE(BFloat16RoundsToTheNearestWithTiesToEven) {
     const double below = static_cast<double>(std::bit_cast<float>(bits & 0xffff0000u));
     const float next = std::bit_cast<float>((bits & 0xffff0000u) + 0x10000u);
     const double above = std::isinf(next) ? std::copysign(0x1p128, static_cast<double>(f)) : static_cast<double>(next);
-    const double to_below = std::abs(static_cast<double>(f) - below), to_above = std::abs(above - static_cast<double>(f));
+    const double to_below = std::abs(static_cast<double>(f) - below),
+                 to_above = std::abs(above - static_cast<double>(f));
     const bool up = to_above < to_below || (to_above == to_below && (bits >> 16 & 1) == 1);
     wrong += !same(rounded, up ? next : static_cast<float>(below));
   }

@@ -3,6 +3,7 @@
 
 #include <tests/support/finite_differences.h>
 #include <troupe/kernels/nn/batch_norm.h>
+#include <troupe/kernels/nn/causal_attention.h>
 #include <troupe/kernels/nn/conv.h>
 #include <troupe/kernels/nn/dropout.h>
 #include <troupe/kernels/nn/embedding.h>
@@ -10,7 +11,9 @@
 #include <troupe/kernels/nn/layer_norm.h>
 #include <troupe/kernels/nn/linear.h>
 #include <troupe/kernels/nn/pool.h>
+#include <troupe/kernels/nn/positions.h>
 #include <troupe/kernels/nn/residual_add.h>
+#include <troupe/kernels/nn/swiglu.h>
 
 using namespace troupe;
 using nn::Activation;
@@ -90,6 +93,34 @@ BOOST_AUTO_TEST_CASE(Linear) {
     const nn::Linear layer(5, 4, activation);
     Check{layer, test::normal(3, {3, 5})}.run();
   }
+}
+
+BOOST_AUTO_TEST_CASE(LinearOfEveryPosition) {
+  const nn::Linear layer(5, 4, nn::Linear::Options{.activation = Activation::gelu_tanh, .bias = false});
+  Check{layer, test::normal(3, {2, 3, 5})}.run();
+}
+
+BOOST_AUTO_TEST_CASE(LayerNormOfEveryPosition) {
+  const nn::LayerNorm layer(6);
+  Check{layer, test::normal(3, {2, 3, 6})}.run();
+}
+
+BOOST_AUTO_TEST_CASE(CausalAttention) {
+  for (double rotary_base : {0.0, 100.0}) {
+    const nn::CausalAttention layer(2, rotary_base);
+    Check{layer, test::normal(3, {2, 5, 24})}.run();
+  }
+}
+
+BOOST_AUTO_TEST_CASE(SwiGlu) {
+  const nn::SwiGlu layer;
+  Check{layer, test::normal(3, {2, 3, 8})}.run();
+}
+
+BOOST_AUTO_TEST_CASE(Positions) {
+  const nn::Positions layer(5, 4, 0.02);
+  Check{layer, test::normal(3, {2, 5, 4})}.run();
+  Check{layer, test::normal(3, {2, 3, 4})}.run();  // shorter than the context
 }
 
 BOOST_AUTO_TEST_CASE(Convolution) {

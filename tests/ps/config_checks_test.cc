@@ -53,6 +53,18 @@ BOOST_AUTO_TEST_CASE(ARunHasAnEnd) {
              "train.epochs = 0 (x.toml:1) and train.max_steps = 0 (default) leave nothing to do: set one of them");
 }
 
+BOOST_AUTO_TEST_CASE(BucketsWithoutAnAllReducedLayerHaveNoEffect) {
+  BOOST_TEST(warning_of("parallel.bucket_bytes = 4096") ==
+             "parallel.bucket_bytes = 4096 (x.toml:1) has no effect: no layer is all-reduced");
+  BOOST_TEST(warning_of("parallel.bucket_bytes = 4096\n[[update]]\nmode = \"all_reduce\"") == "(no warning)");
+}
+
+BOOST_AUTO_TEST_CASE(ATraceDoesNotEndBeforeItBegins) {
+  BOOST_TEST(error_of("metrics.trace = true\nmetrics.trace_first_step = 20\nmetrics.trace_last_step = 10") ==
+             "metrics.trace_last_step = 10 (x.toml:3) comes before metrics.trace_first_step = 20 (x.toml:2): the trace "
+             "would be empty");
+}
+
 BOOST_AUTO_TEST_CASE(MomentumWithAdamHasNoEffect) {
   BOOST_TEST(warning_of("optimizer.name = \"adam\"\noptimizer.momentum = 0.9") ==
              "optimizer.momentum = 0.9 (x.toml:2) has no effect with optimizer.name = \"adam\" (x.toml:1)");

@@ -298,4 +298,85 @@ BOOST_AUTO_TEST_CASE(AStateWithRangesThatCannotBeIsAnError) {
   }
 }
 
+// ---- stages of a replica ----
+
+BOOST_AUTO_TEST_CASE(StagesOfAReplicaGetTheSamePieces) {
+  for (const bool lockstep : {true, false}) {
+    DealerOptions o = options(20, 1, {4, 4, 2, 2}, lockstep);
+    o.stages = 2;
+    o.global_batch = 6;
+    Dealer d = make(o);
+    const Deal first = *d.next(1), second = *d.next(1);  // stage 1 of replica 0 is ahead
+    BOOST_TEST(d.repeats(0));
+    BOOST_TEST((*d.next(0) == first));
+    const Deal other = *d.next(3);
+    BOOST_TEST((*d.next(2) == other));
+    BOOST_TEST((*d.next(0) == second));
+    BOOST_TEST(!d.repeats(0));
+    BOOST_TEST(first.range.count == 4);
+    BOOST_TEST(other.range.count == 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(EverySampleIsDealtToOneReplicaWhateverItsStagesDo) {
+  for (const bool lockstep : {true, false})
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+      Random random(seed);
+      DealerOptions o = options(103, 2, {5, 5, 5, 4, 4, 4}, lockstep);
+      o.stages = 3;
+      o.global_batch = 9;
+      Dealer d = make(o);
+      std::vector<Coverage> seen(3, Coverage(103, 2));
+      std::vector<std::vector<Step>> open(6);
+      std::vector<bool> ended(6, false);
+      while (std::ranges::find(ended, false) != ended.end()) {
+        const auto w = static_cast<WorkerId>(random.below(6));
+        if (!open[w].empty() && random.chance(0.5)) {
+          d.completed(w, open[w].front());
+          open[w].erase(open[w].begin());
+          continue;
+        }
+        const auto deal = d.next(w);
+        ended[w] = !deal && open[w].empty();
+        if (!deal) continue;
+        open[w].push_back(deal->step);
+        seen[w % 3].add(deal->range);
+      }
+      for (const Coverage& stage : seen) BOOST_TEST(stage.each_once());
+      BOOST_TEST(d.done());
+      BOOST_TEST(d.state().returned.empty());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(AReplicaRepeatsWhatOneOfItsStagesHadNotCompleted) {
+  for (const bool lockstep : {true, false}) {
+    DealerOptions o = options(100, 1, {10, 10}, lockstep);
+    o.stages = 2;
+    o.global_batch = 10;
+    Dealer d = make(o);
+    for (WorkerId w : {0u, 1u}) d.completed(w, d.next(w)->step);  // step 0 is over
+    const Deal one = *d.next(0), two = *d.next(0);
+    d.completed(0, one.step);
+    BOOST_TEST((*d.next(1) == one));  // and not completed
+    d.restart(1);
+    for (WorkerId w : {0u, 1u}) BOOST_TEST((*d.next(w) == one));
+    BOOST_TEST((*d.next(0) == two));
+    BOOST_TEST((*d.next(1) == two));
+    BOOST_TEST(d.next(1)->step == two.step + 1);
+    // What a checkpoint would say: nothing of it is done, and each range is named once.
+    const DealerState state = d.state();
+    BOOST_REQUIRE(state.returned.size() == 1u);
+    BOOST_TEST((state.returned[0] == SampleRange{0, 10, 30}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(WorkersThatMakeUpNoWholeReplicaAreAnError) {
+  DealerOptions o = options(100, 1, {10, 10, 10}, true);
+  o.stages = 2;
+  BOOST_TEST(error_of(o).find("parallel.workers = 3 is not a multiple of parallel.stages = 2") != std::string::npos);
+  DealerOptions unequal = options(100, 1, {10, 8}, true);
+  unequal.stages = 2;
+  BOOST_TEST(error_of(unequal).find("stages of one replica and have batches of 10 and 8") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

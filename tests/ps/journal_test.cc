@@ -440,6 +440,24 @@ BOOST_AUTO_TEST_CASE(AProcessThatEndsInAnyCallLosesNoInputThatWasKept) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(WhoeverWasFollowedByAnotherIsToldSoAtItsNextTick) {
+  const auto core = CoordinatorCore::make(kOptions).value();
+  for (const bool over : {false, true}) {
+    auto disk = std::make_shared<MemoryDisk>();
+    const auto old = JournalFolder::create(disk, kFolder, some_head()).value();
+    BOOST_REQUIRE(old->append({0, CoordinatorInput::Tick{}}).has_value());
+    const auto next = JournalFolder::open(disk, kFolder).value();
+    BOOST_REQUIRE(next->replay(kOptions).has_value());
+    if (over) BOOST_REQUIRE(next->discard().has_value());
+    const Status told = old->append({0, CoordinatorInput::Tick{}});
+    BOOST_REQUIRE(!told.has_value());
+    BOOST_TEST((told.error().kind == ErrorKind::cancelled));
+    BOOST_TEST(told.error().message.starts_with("another process has gone on as the coordinator of this run"));
+    BOOST_TEST((old->begin_anew(*core).error().kind == ErrorKind::cancelled));
+    if (!over) BOOST_TEST(next->append({0, CoordinatorInput::Tick{}}).has_value());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(AProcessThatEndsWhileItBeginsAnewLeavesTheOldOrTheNew) {
   const auto core = CoordinatorCore::make(kOptions).value();
   int64_t calls = 100, olds = 0, news = 0;

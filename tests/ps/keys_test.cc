@@ -16,11 +16,8 @@ BOOST_AUTO_TEST_SUITE(keys)
 
 namespace {
 
-const Endpoint kCoordinator{Role::coordinator, 0, 1};
 const Endpoint kClient{Role::client, 5, 1};
 const Endpoint kNode{Role::node, kUnassigned, 7};
-const Endpoint kWorker{Role::worker, 0, 1};
-const Endpoint kServer{Role::server, 0, 1};
 
 mode_t mode_of(const std::string& path) {
   struct stat status {};

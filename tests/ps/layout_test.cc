@@ -133,4 +133,20 @@ BOOST_AUTO_TEST_CASE(LockstepIsAQuestionOfAnyLayer) {
   BOOST_TEST(make_layout(layers_of({8, 8}), {{Mode::ssp, 1}, {Mode::all_reduce, 0}}, {1}).lockstep());
 }
 
+BOOST_AUTO_TEST_CASE(AParcelHoldsLayersOfOneStage) {
+  LayoutOptions options{.servers = 1, .fuse_bytes = 1 << 20};
+  options.stages = 3;
+  options.stage_of = {0, 0, 1, 2, 2, 1};  // as a V lays them out
+  const Layout layout = make_layout(layers_of({100, 50, 30, 20, 10, 40}), all(6), options);
+  check_cover(layout);
+  BOOST_TEST(layout.parcels.size() == 3u);
+  for (const Parcel& parcel : layout.parcels)
+    for (SliceId slice : parcel.slices)
+      BOOST_TEST(layout.stage_of_layer(layout.slices[slice].layer) == layout.stage_of_parcel(parcel));
+  // Workers 1 and 4 are stage 1 of two replicas.
+  for (const Parcel& parcel : layout.parcels)
+    for (WorkerId w = 0; w < 6; ++w)
+      BOOST_TEST(layout.contributes(w, parcel) == (w % 3 == layout.stage_of_parcel(parcel)));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -67,4 +67,15 @@ BOOST_AUTO_TEST_CASE(CountersFindTheirLayer) {
   BOOST_TEST(s.layers[1].staleness.max() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(TheStageLineNamesRunsOfLayers) {
+  Layout layout;
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g"}) layout.layers.push_back({name, 1, {}});
+  BOOST_TEST(stage_line(layout) == "");
+  layout.stages = 2;
+  layout.stage_of = {0, 0, 0, 1, 1, 1, 1};
+  BOOST_TEST(stage_line(layout) == "stage 0: a to c; stage 1: d to g\n");
+  layout.stage_of = {0, 1, 1, 0, 0, 0, 1};
+  BOOST_TEST(stage_line(layout) == "stage 0: a, d to f; stage 1: b, c, g\n");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

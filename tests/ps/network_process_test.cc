@@ -17,19 +17,6 @@ BOOST_AUTO_TEST_SUITE(network_process)
 
 namespace {
 
-const Endpoint kServer{Role::server, 0, 1};
-const Endpoint kWorker{Role::worker, 0, 1};
-const Endpoint kCoordinator{Role::coordinator, 0, 1};
-
-Envelope push(const Tensor& gradient, Sequence sequence = 1, ParcelId parcel = 0) {
-  Push body;
-  body.parcel = parcel;
-  body.sequence = sequence;
-  body.samples = 3;
-  body.gradients = {gradient};
-  return {kWorker, kServer, 1, body};
-}
-
 /// A process with a server that answers each push by a PullReply with twice the gradient. Its address is its first
 /// line; it learns where the worker is from the worker's messages alone.
 void doubling_server(int channel, const std::string& listen) {

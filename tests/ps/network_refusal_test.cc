@@ -24,8 +24,6 @@ BOOST_AUTO_TEST_SUITE(network_refusal)
 
 namespace {
 
-const Endpoint kCoordinator{Role::coordinator, 0, 1};
-const Endpoint kServer{Role::server, 0, 1};
 const Endpoint kStranger{Role::node, kUnassigned, 99};
 constexpr wire::RunId kRun = 1234;
 

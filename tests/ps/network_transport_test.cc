@@ -19,21 +19,9 @@ BOOST_AUTO_TEST_SUITE(network_transport)
 
 namespace {
 
-const Endpoint kServer{Role::server, 0, 1};
-const Endpoint kWorker{Role::worker, 1, 2};
-const Endpoint kCoordinator{Role::coordinator, 0, 1};
 const Endpoint kClient{Role::client, 77, 1};
 
 Envelope pull(const Endpoint& to, Step step = 0) { return {kWorker, to, 1, Pull{0, step}}; }
-
-Envelope push(const Tensor& gradient, Sequence sequence = 1, ParcelId parcel = 0) {
-  Push body;
-  body.sequence = sequence;
-  body.parcel = parcel;
-  body.samples = 3;
-  body.gradients = {gradient};
-  return {kWorker, kServer, 1, body};
-}
 
 /// A worker's process and a server's, which know each other.
 struct Pair {

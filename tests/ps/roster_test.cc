@@ -207,6 +207,29 @@ BOOST_AUTO_TEST_CASE(WhatALostNodeHeldWaitsForANewProcessAndThenGoesToAnother) {
   BOOST_TEST(spare != before);
 }
 
+BOOST_AUTO_TEST_CASE(ACoordinatorThatStoodStillGivesEverybodyAnotherLease) {
+  World w(1);
+  const Endpoint node = w.join(0, 1);
+  w.roster->place_all();
+  w.tick_at(0);
+  BOOST_TEST(w.tick_at(50'000).lost.empty());
+  w.hear(node, Heartbeat{});
+  const auto lost = w.tick_at(51'000 - 1);
+  BOOST_TEST(lost.lost.empty());
+  BOOST_TEST(lost.failure == "");
+}
+
+BOOST_AUTO_TEST_CASE(WhereNobodyAnswersItAfterThatAnotherMayHaveItsPlace) {
+  World w(2);
+  w.join(0, 1);
+  w.join(1, 2);
+  w.roster->place_all();
+  w.tick_at(0);
+  w.tick_at(50'000);
+  BOOST_TEST(w.tick_at(51'000).failure == "");
+  BOOST_TEST(holds(w.tick_at(51'001).failure, "this coordinator stood still for 50000 ms, and no node has answered it"));
+}
+
 BOOST_AUTO_TEST_CASE(ANodeThatLeavesGetsNothingMore) {
   World w(1, 1, 1);
   const Endpoint node = w.join(0, 1);

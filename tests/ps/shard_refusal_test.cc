@@ -39,7 +39,6 @@ const std::vector<Mutation>& mutations() {
       {"another server's parcel", [](Push& p) { p.parcel = 3; }},
       {"all-reduced parcel", [](Push& p) { p.parcel = 2; }},
       {"sequence 0", [](Push& p) { p.sequence = 0; }},
-      {"sequence far away", [](Push& p) { p.sequence = ~Sequence{0}; }},
       {"negative step", [](Push& p) { p.step = -1; }},
       {"far step", [](Push& p) { p.step = 2'000'000; }},
       {"last step", [](Push& p) { p.step = kHuge; }},
@@ -90,6 +89,22 @@ BOOST_AUTO_TEST_CASE(EveryMalformedPushIsRefusedWithoutEffect) {
 BOOST_AUTO_TEST_CASE(ASyncPushOfAnotherStepIsRefused) {
   ShardWorld world = make_world();
   BOOST_TEST(only<Refused>(world.push(0, 0, 1)).size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(AStageContributesToItsOwnLayersOnly) {
+  ShardWorld world({{Mode::sync, 0}, {Mode::async, 0}});
+  Layout layout = *world.layout;
+  layout.stages = 2;
+  layout.stage_of = {0, 1};
+  world.layout = std::make_shared<Layout>(layout);
+  world.run();
+  for (ParcelId parcel : {0u, 1u})
+    for (WorkerId worker : {0u, 1u}) {
+      const Outbox out = world.push(worker, parcel, 0);
+      BOOST_TEST(only<Refused>(out).size() == (worker == parcel ? 0u : 1u), "worker " << worker << ", parcel " << parcel);
+    }
+  // The sync layer's step is complete with its one contributor, and the other stage may read it.
+  BOOST_TEST(only<PullReply>(world.pull(1, 0, 1)).size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(StrangersAreRefused) {
@@ -155,6 +170,8 @@ BOOST_AUTO_TEST_CASE(SenselessLayoutsAreAFault) {
       [](Layout& l) { l.parcels.pop_back(); },       [](Layout& l) { l.parcels[0].policy = {Mode::async, 0}; },
       [](Layout& l) { l.layers[0].params.clear(); }, [](Layout& l) { l.layers[0].params[0].offset = 4; },
       [](Layout& l) { l.layers[0].params[0].shape = {kHuge, 3}; },
+      [](Layout& l) { l.stages = 0; },               [](Layout& l) { l.stages = 2; },
+      [](Layout& l) { l.stages = 2, l.stage_of = {0}; }, [](Layout& l) { l.stages = 2, l.stage_of = {0, 2}; },
   };
   for (size_t i = 0; i <= damages.size(); ++i) {
     ShardWorld world({{Mode::sync, 0}, {Mode::sync, 0}});

@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(SevenDimensionsAreRefused) {
 }
 
 BOOST_AUTO_TEST_CASE(AnUnknownElementTypeIsNamed) {
-  BOOST_TEST(holds(refusal_of(push(), [](auto e) { e.getTensors()[0].setDtype(schema::DType(4)); }), "dtype 4"));
+  BOOST_TEST(holds(refusal_of(push(), [](auto e) { e.getTensors()[0].setDtype(schema::DType(6)); }), "dtype 6"));
 }
 
 BOOST_AUTO_TEST_CASE(TwoTensorsInOnePayloadAreRefused) {

@@ -95,15 +95,25 @@ class World {
     });
     return messages;
   }
-  /// The tasks given out since the last call: "forward 0-2, backward".
+  /// " {2 1} {0 and apply}".
+  static std::string buckets_text(const std::vector<Bucket>& buckets) {
+    std::string text;
+    for (const Bucket& bucket : buckets) {
+      text += " {";
+      for (const Reduce& r : bucket) text += cat(&r == &bucket[0] ? "" : " ", r.layer, r.apply ? " and apply" : "");
+      text += '}';
+    }
+    return text;
+  }
+  /// The tasks given out since the last call: "forward 0-2, backward {1 and apply}".
   std::string given() {
     std::string text;
     for (const Task& task : tasks) {
       if (!text.empty()) text += ", ";
       if (const auto* f = std::get_if<Forward>(&task)) text += cat("forward ", f->first, '-', f->last);
-      if (std::holds_alternative<Backward>(task)) text += "backward";
+      if (const auto* b = std::get_if<Backward>(&task)) text += "backward" + buckets_text(b->buckets);
       if (std::holds_alternative<Evaluate>(task)) text += "evaluate";
-      if (const auto* r = std::get_if<Reduce>(&task)) text += cat("reduce ", r->layer, r->apply ? " and apply" : "");
+      if (const auto* b = std::get_if<Bucket>(&task)) text += "reduce" + buckets_text({*b});
       if (const auto* p = std::get_if<Prepare>(&task)) text += cat("prepare ", p->work.step);
       if (const auto* a = std::get_if<ApplyLocal>(&task)) text += cat("apply ", a->layer);
     }
@@ -273,7 +283,7 @@ BOOST_AUTO_TEST_CASE(AStepWithoutSamplesComputesNothingAndStillCounts) {
   World w({kSync, kReduced});
   w.work(1, 0, 0);
   w.reply_all();
-  BOOST_TEST(w.given() == "reduce 1 and apply");
+  BOOST_TEST(w.given() == "reduce {1 and apply}");
   const auto pushes = w.said<Push>();
   BOOST_TEST_REQUIRE(pushes.size() == 1u);
   BOOST_TEST(pushes[0].samples == 0);
@@ -427,17 +437,33 @@ BOOST_AUTO_TEST_CASE(AReducedLayerIsAppliedAtOnceAndTheNextForwardWaitsForIt) {
   World w({kReduced, kSync});
   w.work(1, 0);
   w.reply_all();
-  w.given();
-  w.compute(0);
-  BOOST_TEST_REQUIRE(w.tasks.size() == 1u);
-  BOOST_TEST(std::get<Reduce>(w.tasks[0]).apply->gradient_scale == 1.0 / 8);  // of the whole step's samples
-  BOOST_TEST(w.given() == "reduce 0 and apply");
+  BOOST_TEST_REQUIRE(w.tasks.size() == 2u);
+  const Backward backward = std::get<Backward>(w.tasks[1]);
+  BOOST_TEST(backward.buckets.at(0).at(0).apply->gradient_scale == 1.0 / 8);  // of the whole step's samples
+  BOOST_TEST(w.given() == "forward 0-2, backward {0 and apply}");
+  w.gradient(0, 1);
+  w.backward(0);
+  BOOST_TEST(w.given() == "");
   w.work(2, 1);
   w.reply(1);
   w.take(w.core->applied_locally(0, 0, {0, filled(2), {}, 1}));
-  BOOST_TEST(w.given() == "forward 0-2, backward");
+  BOOST_TEST(w.given() == "forward 0-2, backward {0 and apply}");
   BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
   BOOST_TEST(w.said<Pull>().size() == 3u);  // of the reduced layer there is only the first
+}
+
+BOOST_AUTO_TEST_CASE(ReducedLayersGoInBucketsLastLayerFirst) {
+  World w({kReduced, kReduced, kSync, kReduced}, {.bucket_bytes = 2 * kCount * 4});
+  w.work(1, 0);
+  w.reply_all();
+  BOOST_TEST(w.given() == "forward 0-4, backward {3 and apply 1 and apply} {0 and apply}");
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerWithoutSamplesBringsTheSameBuckets) {
+  World w({kReduced, kReduced}, {.bucket_bytes = kCount * 4});
+  w.work(1, 0, 0);
+  w.reply_all();
+  BOOST_TEST(w.given() == "reduce {1 and apply}, reduce {0 and apply}");
 }
 
 BOOST_AUTO_TEST_CASE(WithClippingReducedLayersWaitForTheVerdict) {
@@ -469,7 +495,7 @@ BOOST_AUTO_TEST_CASE(ASkippedStepLeavesReducedLayersAsTheyAre) {
   BOOST_TEST(w.given() == "");
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
   w.work(2, 1);
-  BOOST_TEST(w.given() == "forward 0-1, backward");
+  BOOST_TEST(w.given() == "forward 0-1, backward");  // whose gradients wait for its end
   BOOST_TEST(w.core->weights()[0].data<float>()[0] == 7);
 }
 
@@ -530,7 +556,7 @@ BOOST_AUTO_TEST_CASE(UnderSkipANaNFlagsEveryPushOfTheStep) {
   }
   // The sum of all workers' gradients says it to the others.
   BOOST_TEST_REQUIRE(w.tasks.size() == 1u);
-  BOOST_TEST(std::isnan(std::get<Reduce>(w.tasks[0]).gradient.data<float>()[0]));
+  BOOST_TEST(std::isnan(std::get<Bucket>(w.tasks[0]).at(0).gradient.data<float>()[0]));
   w.take(w.core->reduced(5, 2, filled(std::nanf("")), 0, false));
   w.hear(kCoordinator, Verdict{5, true, 1});
   BOOST_TEST(w.said<WorkDone>().at(0).non_finite == "layer fc2");

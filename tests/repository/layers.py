@@ -26,7 +26,8 @@ LIBRARIES = [
     ("Cap'n Proto", r"(capnp|kj)/.*|.*\.capnp\.h", r"CapnProto|CAPNP", ["ps/wire", "ps/transport"]),
     ("ZeroMQ", r"zmq.*", r"ZMQ|cppzmq", ["ps/transport", "tools/bench"]),
     ("toml++", r"toml(plusplus|\+\+)?/.*|toml\.hpp", r"tomlplusplus|TOMLPLUSPLUS", ["ps/config"]),
-    ("JSON", r"nlohmann/.*", r"nlohmann_json", ["ps/config", "ps/checkpoint", "ps/metrics"]),
+    ("JSON", r"nlohmann/.*", r"nlohmann_json", ["ps/config", "ps/checkpoint", "ps/metrics", "ps/data"]),
+    ("PCRE2", r"pcre2.*\.h", r"PCRE2", ["ps/data"]),
     ("xxHash", r"xxhash\.h", r"XXHASH", ["ps/checkpoint", "ps/wire", "ps/transport"]),
     # Whoever makes the actor system that a cluster lives in is a caller of CAF: the command line and the stories.
     ("CAF", r"caf/.*", r"CAF", ["actors", "tools", "examples"]),

@@ -105,12 +105,19 @@ struct Bench {
   ps::DataOptions data{.format = "synthetic", .samples = 2048, .features = 16, .classes = 5, .noise = 1.5};
   nn::ModelSpec model{.kind = "mlp", .input = {16}, .classes = 5, .hidden = {32, 16, 16}};
   ps::OptimizerOptions optimizer{.name = "sgd", .learning_rate = 0.05, .momentum = 0.9};
+  ps::DataSets own;  ///< instead of `data`, where set
 
-  /// `policies` has one entry a layer, or one for all.
-  ClusterParts parts(std::vector<int64_t> worker_batch, std::vector<ps::Policy> policies, Hooks hooks = {}) const {
+  ps::DataSets sets() const {
+    if (own.train) return own;
     ps::DataSets sets = ps::load_dataset(data).value();
     for (auto* set : {&sets.train, &sets.test})
       *set = std::dynamic_pointer_cast<const ps::MemoryDataset>(*set)->reshaped(model.input).value();
+    return sets;
+  }
+
+  /// `policies` has one entry a layer, or one for all.
+  ClusterParts parts(std::vector<int64_t> worker_batch, std::vector<ps::Policy> policies, Hooks hooks = {}) const {
+    const ps::DataSets sets = this->sets();
     const auto built = std::make_shared<const nn::Model>(nn::make_model(model).value());
     ClusterParts parts;
     ps::CoordinatorOptions& c = parts.coordinator;

@@ -24,6 +24,7 @@ class FaultProxy:
         self.loss, self.doubling, self.delay_s = loss, doubling, delay_s
         self.counts = {"messages": 0, "lost": 0, "doubled": 0, "overtaken": 0}
         self.connections = itertools.count()
+        self.open = set()
         self.loop = asyncio.new_event_loop()
         self.ready = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -33,6 +34,11 @@ class FaultProxy:
     @property
     def address(self):
         return f"127.0.0.1:{self.port}"
+
+    def turn_to(self, target):
+        """Connections lead there from now on; those that are there end."""
+        self.target = target
+        self.loop.call_soon_threadsafe(lambda: [writer.close() for writer in list(self.open)])
 
     def close(self):
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -52,8 +58,11 @@ class FaultProxy:
             writer.close()
             return
         number = next(self.connections)
+        both = {writer, there_writer}
+        self.open |= both
         await asyncio.gather(self.pass_on(reader, there_writer, random.Random(f"{self.seed}.{number}.up")),
                              self.pass_on(there_reader, writer, random.Random(f"{self.seed}.{number}.down")))
+        self.open -= both
 
     async def pass_on(self, reader, writer, chance):
         newest = 0

@@ -44,6 +44,20 @@ inline void connect(const std::vector<std::pair<TransportPtr, std::vector<ps::En
   }
 }
 
+inline const ps::Endpoint kCoordinator{ps::Role::coordinator, 0, 1};
+inline const ps::Endpoint kServer{ps::Role::server, 0, 1};
+inline const ps::Endpoint kWorker{ps::Role::worker, 1, 2};
+
+/// kWorker's, to kServer.
+inline ps::Envelope push(const Tensor& gradient, ps::Sequence sequence = 1, ps::ParcelId parcel = 0) {
+  ps::Push body;
+  body.sequence = sequence;
+  body.parcel = parcel;
+  body.samples = 3;
+  body.gradients = {gradient};
+  return {kWorker, kServer, 1, body};
+}
+
 /// f32 numbers 0, 1, 2, ...
 inline Tensor ramp(int64_t count, float first = 0) {
   Tensor t = Tensor::empty({count});

@@ -1,4 +1,5 @@
-"""A Slurm of one machine and one user, in a folder: munged, slurmctld and slurmd with sockets and ports of their own."""
+"""A Slurm of one machine and one user, in a folder: munged, slurmctld and a slurmd a node, with sockets and ports of
+their own. Its nodes lab0, lab1, ... are all this machine."""
 import os
 import shutil
 import socket
@@ -26,8 +27,10 @@ def free_ports(count):
 
 
 class Slurm:
-    def __init__(self, folder):
-        self.folder = Path(folder)
+    def __init__(self, folder, nodes=1, before=()):
+        """`before`: a command that runs another one in the network that the daemons are to live in."""
+        self.folder, self.before = Path(folder), list(before)
+        self.nodes = [f"lab{n}" for n in range(nodes)]
         self.daemons = []
         self.environment = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"))
 
@@ -36,13 +39,15 @@ class Slurm:
         for name in ("munge", "state", "spool"):
             (self.folder / name).mkdir(mode=0o700)
         self.daemon("munged", "--foreground", "--force", *self.munge_files())
-        controller, node = free_ports(2)
-        (self.folder / "slurm.conf").write_text(self.config(controller, node))
+        controller, *ports = free_ports(1 + len(self.nodes))
+        (self.folder / "slurm.conf").write_text(self.config(controller, ports))
         self.daemon("slurmctld", "-D", "-f", self.folder / "slurm.conf")
-        self.daemon("slurmd", "-D", "-N", "lab", "-f", self.folder / "slurm.conf")
+        for node in self.nodes:
+            (self.folder / "spool" / node).mkdir(mode=0o700)
+            self.daemon("slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf")
         for _ in range(150):
-            state = subprocess.run(["sinfo", "-h", "-o", "%T"], env=self.environment, capture_output=True, text=True)
-            if state.stdout.strip() == "idle":
+            state = subprocess.run([*self.before, "sinfo", "-h", "-N", "-o", "%T"], env=self.environment, capture_output=True, text=True)
+            if state.stdout.split() == ["idle"] * len(self.nodes):
                 return None
             if any(daemon.poll() is not None for daemon in self.daemons):
                 break
@@ -57,23 +62,25 @@ class Slurm:
         names = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         return [f"--{option}={self.folder}/munge/{name}" for option, name in names.items()]
 
-    def config(self, controller, node):
+    def config(self, controller, ports):
         host = socket.gethostname()
         return "\n".join((
-            "ClusterName=lab", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={controller}", f"SlurmdPort={node}",
+            "ClusterName=lab", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={controller}",
             "SlurmUser=root", "SlurmdUser=root", "AuthType=auth/munge", "CredType=cred/munge",
             f"AuthInfo=socket={self.folder}/munge/socket", f"StateSaveLocation={self.folder}/state",
-            f"SlurmdSpoolDir={self.folder}/spool", f"SlurmctldPidFile={self.folder}/slurmctld.pid",
+            f"SlurmdSpoolDir={self.folder}/spool/%n", f"SlurmdPidFile={self.folder}/slurmd-%n.pid",
+            f"SlurmctldPidFile={self.folder}/slurmctld.pid",
             f"SlurmdPidFile={self.folder}/slurmd.pid", "ProctrackType=proctrack/pgid", "TaskPlugin=task/none",
             "SwitchType=switch/none", "MpiDefault=none", "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU", "JobAcctGatherType=jobacct_gather/none",
-            f"NodeName=lab NodeHostname={host} NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN",
-            "PartitionName=all Nodes=lab Default=YES State=UP", ""))
+            *(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 State=UNKNOWN"
+              for node, port in zip(self.nodes, ports)),
+            f"PartitionName=all Nodes={','.join(self.nodes)} Default=YES State=UP", ""))
 
     def daemon(self, name, *arguments):
         program = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")
         with open(self.folder / f"{name}.out", "w") as out:
-            self.daemons.append(subprocess.Popen([program, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT,
+            self.daemons.append(subprocess.Popen([*self.before, program, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT,
                                                  stdin=subprocess.DEVNULL, env=self.environment))
 
     def stop(self):

@@ -16,17 +16,18 @@ WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinat
 CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
 BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
+RELOAD, RELOADED = "ps/control/coordinator_reload.cc", "ps/param/reloaded_image.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
 BUGS = {
     # A push that comes again is applied again.
     "no_dedup": [
-        (SHARD, "if (push.step < owed) return on_repeated(e, push, place);",
-         'if (push.step < owed && !bug("no_dedup")) return on_repeated(e, push, place);'),
-        (SHARD, "if (place == PushWindow::Place::taken)\n",
-         'if (place == PushWindow::Place::taken && !bug("no_dedup"))\n'),
-        (SHARD, "workers[worker].window.take(push.sequence);",
-         'if (!bug("no_dedup") || push.step >= p.clock.at(worker)) workers[worker].window.take(push.sequence);'),
+        (SHARD, "if (push.step < owed) return on_repeated(e, push, taken);",
+         'if (push.step < owed && !bug("no_dedup")) return on_repeated(e, push, taken);'),
+        (SHARD, "if (taken) return refuse_malformed(", 'if (taken && !bug("no_dedup")) return refuse_malformed('),
+        (SHARD, "workers[worker].window.take(push.sequence, window_width(parcels.size()));",
+         'if (!bug("no_dedup") || push.step >= p.clock.at(worker)) '
+         "workers[worker].window.take(push.sequence, window_width(parcels.size()));"),
     ],
     # A server that was replaced goes on storing.
     "no_fence": [
@@ -87,10 +88,26 @@ BUGS = {
     "promotion_keeps_incarnation": [
         (MEMBERSHIP, "  ++membership_.servers[s];\n  roster_.vacate(Role::replica, s);",
          '  if (!bug("promotion_keeps_incarnation")) ++membership_.servers[s];\n  roster_.vacate(Role::replica, s);')],
+    # A replica takes over that is not in step.
+    "unsynced_replica_promoted": [
+        (MEMBERSHIP, "!replicas_.empty() && replicas_[s].synced == server(s) && beside",
+         '!replicas_.empty() && (replicas_[s].synced == server(s) || (bug("unsynced_replica_promoted") && '
+         'replicas_[s].acknowledged)) && beside')],
+    # A worker does what a coordinator says whose place another has taken.
+    "old_coordinator_obeyed": [
+        (WORKER, "if (!membership_.layout || envelope.generation < membership_.generation) return out;",
+         'if (!membership_.layout || (envelope.generation < membership_.generation && '
+         '!(bug("old_coordinator_obeyed") && envelope.from.role == Role::coordinator))) return out;')],
+    # A server that goes on from a checkpoint knows nothing of how far the workers are.
+    "reload_forgets_clocks": [
+        (RELOADED, "p.version = furthest;", 'p.version = furthest - (bug("reload_forgets_clocks") && furthest > 0);')],
+    # What was lost is not said.
+    "loss_not_reported": [
+        (RELOAD, "result_.lost.push_back(lost);", 'if (!bug("loss_not_reported")) result_.lost.push_back(lost);')],
     # Servers wait for a worker that was dropped.
     "dropped_worker_awaited": [
-        (HOLDINGS, "p.clock.set_present(w, incarnations[w] != 0);",
-         'p.clock.set_present(w, incarnations[w] != 0 || bug("dropped_worker_awaited"));')],
+        (HOLDINGS, "p.clock.set_present(w, incarnations[w] != 0 && ",
+         'p.clock.set_present(w, (incarnations[w] != 0 || bug("dropped_worker_awaited")) && ')],
     # What a dropped worker had begun is not dealt again.
     "dropped_work_forgotten": [
         (DEALER, "for (const Deal& deal : slots_[worker].again) cursor_.returned.push_back(deal.range);",
@@ -132,12 +149,12 @@ BUGS = {
          'if (partial_ && !bug("verdict_not_repeated")) to_coordinator(out, *partial_);')],
     # Others see what the coordinator did about what it was told before its journal holds that.
     "effects_before_journal": [
-        (CARRIER, "  keep(self, input);\n  auto effects = ps::tell(*self->state.parts.core, input);\n"
+        (CARRIER, "  if (!keep(self, input)) return;\n  auto effects = ps::tell(*self->state.parts.core, input);\n"
                   "  if (effects) carry(self, std::move(*effects));",
-         '  if (!bug("effects_before_journal")) keep(self, input);\n'
+         '  if (!bug("effects_before_journal") && !keep(self, input)) return;\n'
          '  auto effects = ps::tell(*self->state.parts.core, input);\n'
          '  if (effects) carry(self, std::move(*effects));\n'
-         '  if (bug("effects_before_journal")) return keep(self, input);\n'
+         '  if (bug("effects_before_journal")) return void(keep(self, input));\n'
          '  if (effects) return;')],
     # A checkpoint is taken while work is under way.
     "boundary_not_drained": [

@@ -31,7 +31,8 @@ Oracle::Oracle(const Scenario& scenario, uint64_t run_seed)
       sampler_(scenario.coordinator.dealer.train_samples, run_seed, scenario.shuffle),
       servers_(scenario.servers()),
       last_step_(scenario.coordinator.resume ? scenario.coordinator.resume->step - 1 : -1),
-      logs_(scenario.servers()) {}
+      logs_(scenario.servers()),
+      log_begins_(scenario.servers()) {}
 
 void Oracle::violated(const char* rule, std::string what) {
   if (!violation_) violation_ = cat(rule, ": ", what);
@@ -41,7 +42,7 @@ void Oracle::violated(const char* rule, std::string what) {
 
 void Oracle::said(const ps::Envelope& e) {
   if (const auto* m = std::get_if<ps::Membership>(&e.body))
-    layouts_[m->generation] = m->layout;
+    layouts_[m->generation] = m->layout, rebased_ = std::max(rebased_, m->rebase.value_or(0));
   else if (const auto* push = std::get_if<ps::Push>(&e.body))
     on(e, *push);
   else if (const auto* ack = std::get_if<ps::PushAck>(&e.body))
@@ -62,8 +63,8 @@ void Oracle::said(const ps::Envelope& e) {
     on(e, *verdict);
   else if (const auto* held = std::get_if<ps::ReplicateAck>(&e.body))
     on(e, *held);
-  else if (const auto* spawn = std::get_if<ps::Spawn>(&e.body); spawn && spawn->takes_over)
-    take_overs_[spawn->who] = *spawn->takes_over;
+  else if (const auto* spawn = std::get_if<ps::Spawn>(&e.body))
+    on(e, *spawn);
   else if (const auto* fault = std::get_if<ps::Fault>(&e.body))
     violated("end", cat(e.from, " says: ", fault->what));
   else if (const auto* r = std::get_if<ps::Refused>(&e.body); r && r->reason == ps::Refused::Reason::malformed)
@@ -83,7 +84,7 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   }
   if (work.kind != ps::Work::Kind::train) return;
   const WorkerStep key{e.to.index, work.step};
-  seeds_[work_seed(run_seed_, work.step, e.to.index)] = key;
+  seeds_[seed_of(e.to.index, work.step)] = key;
   const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
   if (!first_deal && earlier->second.work.range != work.range)
     violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
@@ -95,7 +96,7 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
   const Dealt& dealt = found->second;
   if (dealt.work.kind != ps::Work::Kind::train) return;
   for (const ps::Slice& s : dealt.layout->slices)
-    if (dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
+    if (scenario_.computes(e.from.index, s.layer) && dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
       return violated("exactly-once",
                       cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id, " is not stored"));
 }
@@ -108,9 +109,22 @@ void Oracle::completed(const ps::Endpoint& worker, uint64_t number) {
   found->second.done = true;
   const ps::Work& work = found->second.work;
   if (work.kind != ps::Work::Kind::train) return;
-  if (!completed_.insert({worker.index, work.step}).second)
+  const bool first = completed_.insert({worker.index, work.step}).second;
+  if (!first && scenario_.stages() > 1) return;  // repeated with the stage of its replica that had not
+  if (!first)
     return violated("samples", cat("step ", work.step, " of worker ", worker.index, " is completed twice"));
-  ranges_.push_back(work.range);
+  if (replica_completed(worker.index, work.step)) ranges_.push_back(work.range);
+}
+
+bool Oracle::replica_completed(ps::WorkerId worker, ps::Step step) const {
+  const ps::WorkerId first = worker - worker % scenario_.stages();
+  for (ps::WorkerId w = first; w < first + scenario_.stages(); ++w)
+    if (completed_.count({w, step}) == 0) return false;
+  return true;
+}
+
+uint64_t Oracle::seed_of(ps::WorkerId worker, ps::Step step) const {
+  return work_seed(run_seed_, step, scenario_.replica(worker));
 }
 
 std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
@@ -120,7 +134,7 @@ std::vector<uint32_t> Oracle::samples_of(const ps::Work& work) const {
 }
 
 size_t Oracle::non_finite(ps::WorkerId worker, ps::Step step) const {
-  return non_finite_layer(work_seed(run_seed_, step, worker), scenario_.non_finite,
+  return non_finite_layer(seed_of(worker, step), scenario_.non_finite,
                           scenario_.coordinator.layers.size());
 }
 
@@ -138,7 +152,9 @@ void Oracle::on(const ps::Envelope& e, const ps::Push& push) {
 
 void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const ps::Work& work) {
   const size_t layers = scenario_.coordinator.layers.size();
-  const bool finite = work.range.count == 0 || non_finite(e.from.index, push.step) == layers;
+  const size_t bad = non_finite(e.from.index, push.step);
+  const bool finite =
+      work.range.count == 0 || bad == layers || !scenario_.computes(e.from.index, static_cast<ps::LayerId>(bad));
   const int64_t samples = finite ? work.range.count : 0;
   if (push.finite != finite || push.samples != samples)
     return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
@@ -149,7 +165,7 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
   for (size_t i = 0; i < slices.size(); ++i) {
     const ps::Slice& s = layout.slices[slices[i]];
     if (scenario_.reads_weights[s.layer]) continue;
-    const std::vector<float> whole = gradient(work_seed(run_seed_, push.step, e.from.index), samples_of(work), s.layer,
+    const std::vector<float> whole = gradient(seed_of(e.from.index, push.step), samples_of(work), s.layer,
                                               layout.layers[s.layer].count, {});
     const std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
     if (const std::string d = difference(push.gradients[i].span<float>(), expected); !d.empty())
@@ -162,10 +178,9 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
 ReferenceServer* Oracle::view_of(const ps::Endpoint& server) {
   ReferenceServer& now = servers_[server.index];
   if (now.owner == server.incarnation) return &now;
+  if (const auto found = replaced_.find(server); found != replaced_.end()) return &found->second;
   // Whatever an old one says follows from what its successor has.
-  if (scenario_.over_hosts()) return server.incarnation < now.owner ? &now : nullptr;
-  const auto found = replaced_.find(server);
-  return found == replaced_.end() ? nullptr : &found->second;
+  return scenario_.replicates() && server.incarnation < now.owner ? &now : nullptr;
 }
 
 ReferenceSlice& Oracle::slice(ps::SliceId id) {
@@ -179,7 +194,7 @@ void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
   const ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("exactly-once", cat(e.from, " acknowledges before it has a store"));
   for (const ps::SliceId id : layout_of(e.generation)->parcels[ack.parcel].slices) {
-    if (scenario_.over_hosts()) told_.insert({id, e.to.index, ack.step});
+    if (scenario_.replicates()) told_.insert({id, e.to.index, ack.step});
     if (!server->slices.at(id).has(e.to.index, ack.step))
       return violated("exactly-once", cat(e.from, " acknowledges parcel ", ack.parcel, ", step ", ack.step, " of ",
                                           e.to, ", which is not stored"));
@@ -189,7 +204,7 @@ void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
 void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
   ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("staleness", cat(e.from, " answers before it has a store"));
-  if (scenario_.over_hosts()) return check_held_reply(e, reply, *server);
+  if (scenario_.replicates()) return check_held_reply(e, reply, *server);
   check_reply(e, reply, *server);
 }
 
@@ -238,7 +253,7 @@ bool Oracle::repeated(const ReferenceSlice& s, ps::WorkerId worker, ps::Step ste
 void Oracle::on(const ps::Envelope& e, const ps::SnapshotReply& reply) {
   ReferenceServer* server = view_of(e.from);
   if (!server) return violated("checkpoint", cat(e.from, " gives a snapshot before it has a store"));
-  if (e.from.incarnation < server->owner) return;  // nobody listens
+  if (e.from.incarnation < servers_[e.from.index].owner) return;  // nobody listens
   bool first = false;
   if (!cuts_.empty() && cuts_.back().round == reply.round)
     for (auto& [id, s] : server->slices)
@@ -271,10 +286,18 @@ void Oracle::on(const ps::Envelope&, const ps::Verdict& verdict) {
 bool Oracle::any_non_finite(ps::Step step) const {
   for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
     const auto dealt = steps_.find({w, step});
-    if (dealt != steps_.end() && dealt->second.work.range.count > 0 &&
+    if (dealt != steps_.end() && dealt->second.work.range.count > 0 && (!scenario_.shrinks() || took_part(w, step)) &&
         non_finite(w, step) < scenario_.coordinator.layers.size())
       return true;
   }
+  return false;
+}
+
+/// One who was dropped may not have.
+bool Oracle::took_part(ps::WorkerId worker, ps::Step step) const {
+  for (const ReferenceServer& server : servers_)
+    for (const auto& [id, s] : server.slices)
+      if (const auto parts = s.pending.find(step); parts != s.pending.end() && parts->second.count(worker)) return true;
   return false;
 }
 
@@ -309,13 +332,20 @@ void Oracle::check_verdict(const ps::Verdict& verdict) {
 // ---- what is computed --------------------------------------------------------------------------------------
 
 void Oracle::computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights) {
+  computes(worker, batch.seed, weights);
   const auto key = seeds_.find(batch.seed);
-  if (key == seeds_.end() || key->second.first != worker)
-    return violated("samples", cat("worker ", worker, " computes a step that it was not dealt"));
-  const Dealt& dealt = steps_.at(key->second);
-  if (!std::ranges::equal(batch.samples, samples_of(dealt.work)))
+  if (key != seeds_.end() && !std::ranges::equal(batch.samples, samples_of(steps_.at(key->second).work)))
     violated("samples", cat("worker ", worker, " computes step ", key->second.second, " on other samples"));
+}
+
+void Oracle::computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor> weights) {
+  const auto key = seeds_.find(seed);
+  const auto step = key == seeds_.end() ? steps_.end() : steps_.find({worker, key->second.second});
+  if (step == steps_.end() || scenario_.replica(key->second.first) != scenario_.replica(worker))
+    return violated("samples", cat("worker ", worker, " computes a step that it was not dealt"));
+  const Dealt& dealt = step->second;
   for (const ps::Slice& s : dealt.layout->slices) {
+    if (!scenario_.computes(worker, s.layer)) continue;
     const std::span<const float> whole = weights[s.layer].span<float>();
     check_weights(dealt, worker, s, whole.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count())));
   }
@@ -331,6 +361,7 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
   if (policy.lockstep()) {
     if (policy.mode == Mode::all_reduce) reduce(slice(s.id), step);
     if (policy.mode == Mode::sync && repeated(slice(s.id), worker, step, values)) return;
+    if (was_lost(s, worker, step, values)) return;
     if (const std::string d = difference(values, slice(s.id).before(step)); !d.empty()) wrong(d);
     return;
   }
@@ -342,11 +373,13 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
 
 void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
   for (const ps::Slice& s : layouts_.rbegin()->second->slices) {
+    if (!scenario_.computes(worker, s.layer)) continue;
     ReferenceSlice& held = slice(s.id);
     if (layouts_.rbegin()->second->policies[s.layer].mode == Mode::all_reduce) reduce(held, last_step_ + 1);
     const auto values =
         weights[s.layer].span<float>().subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count()));
-    if (const std::string d = difference(values, held.before(last_step_ + 1)); !d.empty())
+    const std::string d = difference(values, held.before(last_step_ + 1));
+    if (!d.empty() && !was_lost(s, worker, last_step_, values))
       violated("staleness",
                cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
   }
@@ -371,6 +404,7 @@ void Oracle::checkpointed(const ps::CheckpointRequest& request) {
   if (!difference.empty())
     return violated("checkpoint", cat("the one of step ", request.step, " is that of no step boundary: ", difference));
   last_checkpoint_ = request.dealer;
+  saved_ = request;
 }
 
 std::string Oracle::difference_from(const Cut& cut, const ps::CheckpointRequest& request) const {
@@ -421,6 +455,7 @@ void Oracle::finished(const ps::RunResult& result, bool stopped, bool excused) {
   if (result.outcome == ps::Outcome::interrupted && !stopped)
     return violated("end", "the run was interrupted by nobody");
   if (!last_checkpoint_) return violated("checkpoint", "the run ended without one");
+  check_reported(result);
   const ps::DealerOptions& dealer = scenario_.coordinator.dealer;
   if (last_checkpoint_->step != last_step_ + 1)
     violated("checkpoint", cat("the last is of step ", last_checkpoint_->step, "; the last step was ", last_step_));

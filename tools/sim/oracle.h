@@ -24,6 +24,7 @@ namespace troupe::sim {
 ///   samples        every sample of every epoch is completed once, up to where the run ended
 ///   superseded     nothing is stored by, or on behalf of, an incarnation that was replaced
 ///   checkpoint     a checkpoint is everything at one step boundary and nothing after
+///   stage          a stage computes with what its neighbours made of the same micro-batch
 ///   end            the run ends as it should, in time, and no actor fails of itself
 class Oracle {
  public:
@@ -34,6 +35,8 @@ class Oracle {
   void stored(ps::ServerId server, const ps::Envelope& event);
   /// A worker's source is to compute a step, or a test; `weights` by layer.
   void computes(ps::WorkerId worker, const Batch& batch, std::span<const Tensor> weights);
+  /// A stage is to begin a step; its samples come out in its gradients.
+  void computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor> weights);
   void evaluates(ps::WorkerId worker, std::span<const Tensor> weights);
   /// The coordinator has heard that a piece of work is done, whether it could say so or not.
   void completed(const ps::Endpoint& worker, uint64_t number);
@@ -48,6 +51,8 @@ class Oracle {
   const std::optional<std::string>& violation() const { return violation_; }
 
  private:
+  bool replica_completed(ps::WorkerId worker, ps::Step step) const;
+  uint64_t seed_of(ps::WorkerId worker, ps::Step step) const;
   struct Dealt {
     ps::Work work;
     std::shared_ptr<const ps::Layout> layout;
@@ -74,6 +79,12 @@ class Oracle {
   // Over several processes (oracle_replicated.cc).
   void on(const ps::Envelope& envelope, const ps::ReplicateAck& ack);
   void go_on_from_replica(ps::ServerId id, const ps::Endpoint& successor);
+  void on(const ps::Envelope& envelope, const ps::Spawn& order);
+  void go_on_from_checkpoint(const ps::Endpoint& successor, const ps::ShardImage& image);
+  void check_clocks(const ps::Endpoint& successor, const ps::ShardImage& image);
+  bool was_lost(const ps::Slice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values);
+  void check_reported(const ps::RunResult& result);
+  void stored_by_old(const ps::Envelope& event);
   void keep_versions(const ReferenceServer& server, const ps::Envelope& event);
   void check_held_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
 
@@ -108,6 +119,7 @@ class Oracle {
   std::vector<uint32_t> samples_of(const ps::Work& work) const;
   size_t non_finite(ps::WorkerId worker, ps::Step step) const;
   bool any_non_finite(ps::Step step) const;
+  bool took_part(ps::WorkerId worker, ps::Step step) const;
   std::vector<double> reduced_gradient(const ps::Slice& slice, ps::Step step) const;
 
   const Scenario& scenario_;
@@ -118,7 +130,7 @@ class Oracle {
   std::map<ps::Generation, std::shared_ptr<const ps::Layout>> layouts_;
   std::vector<ReferenceServer> servers_;
   ReferenceSlice nothing_;
-  std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew
+  std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew, where that differs
   std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
   std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;  ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;
@@ -143,6 +155,12 @@ class Oracle {
   std::set<std::tuple<ps::SliceId, ps::WorkerId, ps::Step>> told_;      ///< that it is stored
   std::map<ps::SliceId, std::vector<Version>> versions_;                ///< of immediate policies
   std::optional<ps::DealerState> last_checkpoint_;
+
+  // Servers that go on from checkpoints.
+  std::vector<ReferenceServer> log_begins_;                             ///< what `logs_` follow, by server
+  std::optional<ps::CheckpointRequest> saved_;                          ///< the newest
+  std::vector<ps::LostRange> losses_;                                   ///< to be reported: at least these
+  ps::Step rebased_ = 0;
 };
 
 }  // namespace troupe::sim

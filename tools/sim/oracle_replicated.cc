@@ -29,13 +29,27 @@ void Oracle::go_on_from_replica(ps::ServerId id, const ps::Endpoint& successor) 
   std::vector<ps::Envelope>& log = logs_[id];
   const size_t has = images_.at(*newest) + acknowledged_.at(*newest);
   if (has < log.size()) log.resize(has);
-  servers_[id] = {};
+  servers_[id] = log_begins_[id];
   for (const ps::Envelope& event : log) store_event(servers_[id], event);
   for (const auto& [slice, worker, step] : told_)
     if (const auto held = servers_[id].slices.find(slice);
         held != servers_[id].slices.end() && !held->second.has(worker, step))
       return violated("exactly-once", cat(successor, " takes over without step ", step, " of worker ", worker,
                                           ", slice ", slice, ", which was acknowledged"));
+}
+
+/// Its store is its own: what counts is what it says, which its successor has; or which is lost with it.
+void Oracle::stored_by_old(const ps::Envelope& e) {
+  const auto old = replaced_.find(e.to);
+  if (old == replaced_.end()) return;
+  const auto break_off = [&] {
+    for (const auto& [id, s] : old->second.slices)
+      if (auto& versions = versions_[id]; !versions.empty()) versions.back().base = -1;
+  };
+  break_off();
+  store_event(old->second, e);
+  keep_versions(old->second, e);
+  break_off();
 }
 
 void Oracle::keep_versions(const ReferenceServer& server, const ps::Envelope& event) {

@@ -17,13 +17,13 @@ bool bare(const ps::Push& push) { return push.samples == 0 && push.gradients.emp
 
 void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
   ReferenceServer& server = servers_[id];
-  if (scenario_.over_hosts()) {
-    if (e.to.incarnation < server.owner) return;  // its store is its own: what counts is what it says
+  if (scenario_.replicates()) {
+    if (e.to.incarnation < server.owner) return stored_by_old(e);
     if (server.owner != 0 && e.to.incarnation > server.owner) go_on_from_replica(id, e.to);
     logs_[id].push_back(e);
   }
   store_event(server, e);
-  if (scenario_.over_hosts()) keep_versions(server, e);
+  if (scenario_.replicates()) keep_versions(server, e);
 }
 
 void Oracle::store_event(ReferenceServer& server, const ps::Envelope& e) {
@@ -48,7 +48,7 @@ void Oracle::store_event(ReferenceServer& server, const ps::Envelope& e) {
 }
 
 void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Membership& m) {
-  if (!scenario_.over_hosts() && server.owner != 0 && e.to.incarnation != server.owner)
+  if (!scenario_.replicates() && server.owner != 0 && e.to.incarnation != server.owner)
     replaced_[{ps::Role::server, e.to.index, server.owner}] = server;
   if (server.layout && server.layout->policies != m.layout->policies) server.reads.clear();
   std::erase_if(server.reads,
@@ -60,7 +60,7 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Mem
   for (const ps::Slice& s : m.layout->slices)
     if (s.server == e.to.index) server.slices.try_emplace(s.id, s, scenario_.first_values[s.layer]);
   // Those who are left may have been waiting for one who is not.
-  if (scenario_.shrinks())
+  if (scenario_.shrinks() && !scenario_.needs_verdict())
     for (auto& [id, s] : server.slices)
       while (!s.pending.empty() && server.complete(s, s.pending.begin()->first))
         settle(server, s, s.pending.begin()->first, {s.pending.begin()->first});
@@ -175,8 +175,8 @@ std::vector<double> Oracle::reduced_gradient(const ps::Slice& slice, ps::Step st
   std::vector<double> sum(static_cast<size_t>(slice.count()));
   for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
     const auto dealt = steps_.find({w, step});
-    if (dealt == steps_.end()) continue;
-    const std::vector<float> whole = gradient(work_seed(run_seed_, step, w), samples_of(dealt->second.work),
+    if (dealt == steps_.end() || !scenario_.computes(w, slice.layer)) continue;
+    const std::vector<float> whole = gradient(seed_of(w, step), samples_of(dealt->second.work),
                                               slice.layer, scenario_.coordinator.layers[slice.layer].count, {});
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += whole[static_cast<size_t>(slice.begin) + i];
   }

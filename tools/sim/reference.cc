@@ -10,6 +10,9 @@ namespace troupe::sim {
 ReferenceSlice::ReferenceSlice(const ps::Slice& slice, std::span<const float> first)
     : slice_(slice), initial_(first.begin() + slice.begin, first.begin() + slice.end), current_(initial_) {}
 
+ReferenceSlice::ReferenceSlice(const ps::Slice& slice, std::span<const float> values, int64_t updates)
+    : slice_(slice), initial_(values.begin(), values.end()), current_(initial_), updates_(updates) {}
+
 void ReferenceSlice::apply(ps::Step step, std::span<const double> gradient, double scale) {
   Change& change = changes_[step];
   change.sum.resize(current_.size());
@@ -35,8 +38,9 @@ int64_t ReferenceSlice::updates_before(ps::Step step) const {
 }
 
 bool ReferenceServer::complete(const ReferenceSlice& slice, ps::Step step) const {
+  const uint32_t stage = layout->stage_of_layer(slice.slice().layer);
   for (ps::WorkerId w = 0; w < workers.size(); ++w)
-    if (workers[w] != 0 && !slice.has(w, step)) return false;
+    if (workers[w] != 0 && w % layout->stages == stage && !slice.has(w, step)) return false;
   return true;
 }
 

@@ -24,6 +24,8 @@ class ReferenceSlice {
   ReferenceSlice() = default;
   /// `first`: parameters of the whole layer to begin with.
   ReferenceSlice(const ps::Slice& slice, std::span<const float> first);
+  /// `values`: of the slice, after so many updates.
+  ReferenceSlice(const ps::Slice& slice, std::span<const float> values, int64_t updates);
 
   const ps::Slice& slice() const { return slice_; }
 

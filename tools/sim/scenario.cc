@@ -71,6 +71,36 @@ ps::DealerOptions draw_dealer(Random& random, size_t workers) {
   return dealer;
 }
 
+/// Makes each worker a replica of several: a pipeline. Clipping and skipping need every layer to wait for the group.
+void cut_into_stages(Random& random, Scenario& s) {
+  ps::CoordinatorOptions& c = s.coordinator;
+  const auto layers = static_cast<ps::LayerId>(c.layers.size());
+  const auto stages = static_cast<uint32_t>(between(random, 2, std::min<int64_t>(layers, 3)));
+  const size_t replicas = std::min<size_t>(c.dealer.worker_batch.size(), 2);
+  const std::vector<int64_t> batches(c.dealer.worker_batch.begin(),
+                                     c.dealer.worker_batch.begin() + static_cast<std::ptrdiff_t>(replicas));
+  c.dealer.global_batch = std::accumulate(batches.begin(), batches.end(), int64_t{0});
+  c.dealer.worker_batch.clear();
+  for (const int64_t batch : batches) c.dealer.worker_batch.insert(c.dealer.worker_batch.end(), stages, batch);
+  c.layout.stages = stages;
+  for (ps::LayerId layer = 0; layer < layers; ++layer) {
+    const uint32_t stage = layer * stages / layers;
+    c.layout.stage_of.push_back(stage);
+    if (s.stage.plan.chunks.size() == stage) s.stage.plan.chunks.push_back({layer, layer});
+    ++s.stage.plan.chunks.back().last;
+  }
+  const char* name = one_of(random, std::vector{"1f1b", "gpipe", "zb-h1", "sequential"});
+  const auto micro_batches = static_cast<uint32_t>(between(random, 1, 3));
+  s.stage.plan.schedule = std::make_shared<const ps::Schedule>(
+      *ps::make_schedule({.name = name, .stages = stages, .micro_batches = micro_batches}));
+  s.stage.strict = random.chance(0.2);
+  s.stage.evaluation_batch = between(random, 1, 4);
+  s.stage.stall_ms = 0;  // whoever is gone is found missing otherwise
+  if (c.clip_norm == 0 && !c.skip_non_finite) return;
+  c.policies.assign(layers, {Mode::sync});
+  c.changes.clear();
+}
+
 template <class M>
 size_t index_of() {
   return ps::Message(M{}).index();
@@ -109,7 +139,8 @@ void draw_mishaps(Random& random, Scenario& scenario) {
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
   }
-  if (random.chance(0.15)) {
+  const bool only_sync = scenario.stages() > 1 && scenario.needs_verdict();
+  if (random.chance(0.15) && !only_sync) {
     Mishap change;
     change.kind = Mishap::Kind::change_policies;
     change.rules = draw_rules(random, scenario.coordinator.layers, all_reduce);
@@ -128,7 +159,7 @@ void draw_coordinator_crashes(Scenario& scenario) {
   Random random(derive_seed(scenario.seed, "coordinator"));
   while (random.chance(0.3)) {
     Mishap mishap;
-    mishap.kind = Mishap::Kind::crash_coordinator;
+    mishap.kind = random.chance(0.7) ? Mishap::Kind::crash_coordinator : Mishap::Kind::stop_coordinator;
     mishap.for_us = between(random, 1, 100) * kMs;
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
@@ -152,10 +183,6 @@ void draw_host_moment(Random& random, Mishap& mishap) {
   mishap.after = one_of(random, moments);
 }
 
-/// Without replicas the processes that take servers are not lost: the run would end, as it should.
-bool may_be_lost(const Scenario& s, uint32_t place) {
-  return s.coordinator.replicas || !s.hosts[place].takes_servers;
-}
 
 void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   using Kind = Mishap::Kind;
@@ -173,10 +200,10 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
       m.for_us = between(random, 1, 300) * kMs;
       [[fallthrough]];
     case Kind::replace_host:
-      if (!may_be_lost(s, m.slot)) return;
+      if (!s.outlives(m.slot)) return;
       break;
     case Kind::pause_host:
-      if (!may_be_lost(s, m.slot)) m.for_us = between(random, 10, 150) * kMs;
+      if (!s.outlives(m.slot)) m.for_us = between(random, 10, 150) * kMs;
       break;
     case Kind::leave_host:
       if (std::exchange(has_left, true) || hosts < 3) return;
@@ -186,7 +213,7 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
       for (uint32_t place = 0; place < s.hosts.size(); ++place)
         if (random.chance(0.4)) m.group |= uint64_t{1} << place;
       if (random.chance(0.3)) m.group |= Mishap::kCoordinatorBit;
-      for (uint32_t place = 0; place < s.hosts.size(); ++place) lost = lost && may_be_lost(s, place);
+      for (uint32_t place = 0; place < s.hosts.size(); ++place) lost = lost && s.outlives(place);
       if (!lost) m.for_us = between(random, 10, 150) * kMs;
       m.one_way = random.chance(0.5);
       break;
@@ -202,24 +229,20 @@ void spread(Random& random, Scenario& s) {
   c.roster.nodes = between(random, 2, 4);
   c.roster.lease_ms = kLeaseMs;
   c.roster.replace_ms = one_of(random, std::vector<int64_t>{50, 300});
-  c.replicas = random.chance(0.65);
-  c.servers_recover = false;
+  c.replicas = random.chance(0.5);
+  c.servers_recover = !c.replicas && random.chance(0.3);
+  c.servers_reload = !c.replicas && !c.servers_recover && random.chance(0.75);
   for (int64_t i = 0; i < c.roster.nodes; ++i) s.hosts.push_back({});
-  if (!c.replicas || random.chance(0.3)) {  // workers here, servers there
+  if (!s.outlives(0) || random.chance(0.3)) {  // workers here, servers there
     for (size_t i = 0; i < s.hosts.size(); ++i) s.hosts[i] = {i % 2 == 0, i % 2 == 1};
-    if (c.replicas) s.hosts[0].takes_servers = true;
+    if (c.replicas || c.servers_reload) s.hosts[0].takes_servers = true;
   }
   s.all_reduce = false;
-  if (random.chance(0.4)) {
-    // The reference takes every worker to be there for a verdict.
-    c.on_loss = ps::OnLoss::shrink;
-    c.clip_norm = s.non_finite = 0;
-    c.skip_non_finite = false;
-  }
+  if (s.stages() == 1 && random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
   const std::vector<Mishap> before = std::exchange(s.mishaps, {});
   for (const Mishap& m : before)
     if (m.kind == Mishap::Kind::change_policies || m.kind == Mishap::Kind::stop ||
-        m.kind == Mishap::Kind::crash_coordinator)
+        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator)
       s.mishaps.push_back(m);
   bool has_left = false;
   for (int64_t i = random.chance(0.15) ? 0 : between(random, 1, 4); i > 0; --i) draw_host_mishap(random, s, has_left);
@@ -259,6 +282,7 @@ const char* name_of(Mishap::Kind kind) {
     case Mishap::Kind::change_policies: return "policy change";
     case Mishap::Kind::stop: return "stop";
     case Mishap::Kind::crash_coordinator: return "crash of coordinator";
+    case Mishap::Kind::stop_coordinator: return "the coordinator stands still";
     case Mishap::Kind::crash_host: return "crash of process";
     case Mishap::Kind::replace_host: return "another process in place of";
     case Mishap::Kind::pause_host: return "pause of process";
@@ -333,6 +357,8 @@ Scenario make_scenario(uint64_t seed) {
   s.heal_us = between(random, 50, 400) * kMs;
   s.impatience = one_of(random, std::vector<double>{0, 0.05, 0.3});
   s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
+  Random stages(derive_seed(seed, "stages"));
+  if (!all_reduce && !s.resumes && stages.chance(0.2)) cut_into_stages(stages, s);
   draw_mishaps(random, s);
   draw_coordinator_crashes(s);
   Random hosts(derive_seed(seed, "hosts"));
@@ -371,8 +397,12 @@ std::string describe(const Scenario& s) {
               c.layout.fuse_bytes, "\n  ", c.dealer.train_samples, " samples, ", c.dealer.epochs, " epochs, max_steps ",
               c.dealer.max_steps, "; checkpoint every ", c.checkpoint_every_steps, " steps, evaluation every ",
               c.evaluate_every_epochs, " epochs of ", c.test_samples, " samples\n");
+  if (s.stages() > 1)
+    text += cat("  ", s.stages(), " stages a replica, ", s.stage.plan.schedule->name, ", ",
+                s.stage.plan.schedule->micro_batches, " micro-batches", s.stage.strict ? ", strictly" : "", "\n");
   for (size_t i = 0; i < c.layers.size(); ++i)
     text += cat("  ", c.layers[i].name, ": ", c.layers[i].count, " parameters, ", describe(c.policies[i]),
+                s.stages() > 1 ? cat(", stage ", c.layout.stage_of[i]) : "",
                 s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
@@ -386,12 +416,14 @@ std::string describe(const Scenario& s) {
     text += cat("  process ", place, " takes", s.hosts[place].takes_workers ? " workers" : "",
                 s.hosts[place].takes_servers ? " servers" : "", "\n");
   if (s.over_hosts())
-    text += cat("  ", c.roster.nodes, " processes at first, replicas ", c.replicas, ", on_loss ",
+    text += cat("  ", c.roster.nodes, " processes at first, servers keep what they have in ",
+                c.replicas ? "replicas" : c.servers_recover ? "logs" : c.servers_reload ? "checkpoints" : "nothing", ", on_loss ",
                 s.shrinks() ? "shrink" : "restart", ", replaced after ", c.roster.replace_ms, " ms\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
     if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server ||
-        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::crash_host ||
+        m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator ||
+        m.kind == Mishap::Kind::crash_host ||
         m.kind == Mishap::Kind::pause_host || m.kind == Mishap::Kind::cut_hosts)
       text += cat(" for ", m.for_us, " us");
     if (m.kind == Mishap::Kind::cut_hosts) {

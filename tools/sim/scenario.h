@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <troupe/ps/control/coordinator_core.h>
+#include <troupe/ps/control/stage_core.h>
 #include <troupe/ps/param/shard.h>
 #include <troupe/ps/transport/simulated_transport.h>
 
@@ -26,6 +27,7 @@ struct Mishap {
     pause_host,    ///< nothing of it runs for `for_us`, what is said to it waits (SIGSTOP, CONT)
     leave_host,    ///< it wants to go (SIGTERM)
     join_host,     ///< one more comes
+    stop_coordinator,  ///< it stands still, another goes on from its journal, and after `for_us` it goes on, too
     cut_hosts,     ///< what `group` says to the others gets lost for `for_us`, and unless `one_way` the other way round
   };
   Kind kind = Kind::crash_worker;
@@ -66,10 +68,24 @@ struct Scenario {
   bool resumes = false;     ///< another run goes on from its last checkpoint
   /// Of a run over several processes; empty: all in one. The first `coordinator.roster.nodes` begin, the rest may join.
   std::vector<Host> hosts;
+  ps::StageOptions stage;   ///< where `coordinator.layout.stages` workers make up a replica
 
+  uint32_t stages() const { return coordinator.layout.stages; }
+  /// By whose number its work is drawn.
+  ps::WorkerId replica(ps::WorkerId worker) const { return worker / stages(); }
+  bool computes(ps::WorkerId worker, ps::LayerId layer) const {
+    return stages() == 1 || worker % stages() == coordinator.layout.stage_of[layer];
+  }
   size_t workers() const { return coordinator.dealer.worker_batch.size(); }
   size_t servers() const { return coordinator.layout.servers; }
   bool over_hosts() const { return !hosts.empty(); }
+  /// Servers keep what they promise in replicas, where there are any, and else nothing; not in logs.
+  bool replicates() const { return over_hosts() && !coordinator.servers_recover; }
+  /// The run goes on when the process in this place is lost.
+  bool outlives(size_t place) const {
+    const bool kept = coordinator.replicas || coordinator.servers_recover || coordinator.servers_reload;
+    return kept || !hosts[place].takes_servers;
+  }
   bool shrinks() const { return coordinator.on_loss == ps::OnLoss::shrink; }
   bool needs_verdict() const { return coordinator.clip_norm > 0 || coordinator.skip_non_finite; }
 };

@@ -1,4 +1,5 @@
 #include <stdexcept>
+#include <thread>
 
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -88,6 +89,8 @@ Result<ClusterParts> parts_of(const ps::RunConfig& config) {
   parts.shuffle = config.data.shuffle;
   const auto threads = static_cast<int>(config.parallel.threads_per_worker);
   parts.threads_per_worker = threads;
+  parts.bucket_bytes = config.parallel.bucket_bytes;
+  parts.reduce_threads = static_cast<int>(ps::reduce_threads(config, std::thread::hardware_concurrency()));
   parts.source = [model, sets = *data, threads](ps::WorkerId) {
     return std::make_unique<nn::ModelSource>(model, sets.train, sets.test, threads);
   };

@@ -16,12 +16,16 @@ void add_config(CLI::App& app, int& exit_code);
 void add_train(CLI::App& app, int& exit_code);
 void add_launch(CLI::App& app, int& exit_code);
 void add_ckpt(CLI::App& app, int& exit_code);
+void add_sample(CLI::App& app, int& exit_code);
 void add_keys(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_node(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
 void add_stop(CLI::App& app, int& exit_code);
+void add_trace(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
+void add_profile(CLI::App& app, int& exit_code);
 
 /// CONFIG and --set, as all commands that start from a config take them.
 struct ConfigArguments {

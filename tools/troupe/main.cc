@@ -85,13 +85,17 @@ int main(int argc, char** argv) {
   add_train(app, exit_code);
   add_launch(app, exit_code);
   add_check(app, exit_code);
+  add_plan(app, exit_code);
+  add_profile(app, exit_code);
   add_config(app, exit_code);
   add_ckpt(app, exit_code);
+  add_sample(app, exit_code);
   add_keys(app, exit_code);
   add_bench(app, exit_code);
   add_node(app, exit_code);
   add_status(app, exit_code);
   add_stop(app, exit_code);
+  add_trace(app, exit_code);
   add_doctor(app, exit_code);
   if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
     std::cerr << "error: " << *unknown << std::endl;

@@ -7,6 +7,7 @@
 #include <troupe/actors/blueprint.h>
 #include <troupe/actors/node_run.h>
 #include <troupe/ps/config/resolved.h>
+#include <troupe/ps/metrics/trace_file.h>
 
 #include "commands.h"
 #include "interrupts.h"
@@ -59,7 +60,21 @@ class Leaver {
   NodeRun* run_ = nullptr;
 };
 
-Result<ClusterParts> prepare(const ps::Welcome& welcome) {
+/// Where the process writes what it did, if the run wants that.
+struct NodeTrace {
+  std::shared_ptr<const Trace> trace;
+  std::string folder;
+  uint32_t node = 0;
+
+  void write() const {
+    if (!trace) return;
+    const std::string path = cat(folder, "/trace-node-", node, ".json");
+    if (auto written = ps::write_trace(path, *trace, {node, cat("node ", node)}); !written)
+      std::cerr << "warning: the trace was not written: " << written.error().message << std::endl;
+  }
+};
+
+Result<ClusterParts> prepare(const ps::Welcome& welcome, NodeTrace& trace) {
   ps::ConfigInput input;
   input.file_name = "the run's config";
   input.file_text = welcome.config;
@@ -68,6 +83,7 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome) {
   auto blueprint = Blueprint::make(*config, true);
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   ClusterParts parts = (*blueprint)->parts();
+  trace = {parts.trace, config->config.metrics.trace_folder, welcome.node.index};
   Blueprint::keep_promises(parts, config->config, true);
   if (welcome.resume_from.empty()) return parts;
   auto checkpoint = ps::Checkpoint::open_verified(ps::make_posix_files(), welcome.resume_from);
@@ -119,7 +135,8 @@ int node(const NodeArguments& arguments) {
     beat.refused_frames = counters.refused_in_all();
     return beat;
   };
-  parts.prepare = prepare;
+  const auto trace = std::make_shared<NodeTrace>();
+  parts.prepare = [trace](const ps::Welcome& welcome) { return prepare(welcome, *trace); };
 
   Leaver leaver;
   Interrupts interrupts([&leaver] { leaver.leave(); });
@@ -128,6 +145,7 @@ int node(const NodeArguments& arguments) {
   const Status ended = run->wait();
   leaver.attach(nullptr);
   network->close();
+  trace->write();
   if (!ended) return report(ended.error());
   std::cout << "the run is over" << std::endl;
   return kOk;

@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "interrupts.h"
 #include "launching.h"
+#include "sampling.h"
 
 using namespace troupe;
 
@@ -234,6 +235,17 @@ Result<ps::LoadedConfig> recover(TrainArguments& arguments) {
   return ps::load_config(input);
 }
 
+/// What the model has learnt, for people to read, where the config asks for it.
+void print_sample(const ps::RunConfig& config, const std::string& folder) {
+  if (config.model.kind != "gpt" || config.metrics.sample_tokens == 0) return;
+  SampleRequest request;
+  request.path = folder;
+  request.options.tokens = config.metrics.sample_tokens;
+  std::cout << "the model goes on from a new line (more: troupe sample " << folder << "):" << std::endl;
+  if (const auto written = write_sample(request, std::cout); !written)
+    std::cerr << "warning: no sample: " << written.error().message << std::endl;
+}
+
 /// Whatever kind of error it is, nothing was begun.
 int report_not_begun(const Error& error) { return report(error) == kInterrupted ? kInterrupted : kBadUsage; }
 
@@ -298,6 +310,7 @@ int train(TrainArguments arguments) {
   if (network) network->close();
   console.flush();
   std::cout << '\n' << ps::summary_text(*summary) << "run folder: " << experiment->folder() << std::endl;
+  if (summary->exit_code == kOk) print_sample(config->config, experiment->folder());
   return summary->exit_code;
 }
 

@@ -57,10 +57,91 @@ void gelu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx
   });
 }
 
+// GPT-2's u, so that (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), and du / dx.
+constexpr double kTanhScale = std::numbers::inv_sqrtpi * std::numbers::sqrt2;
+constexpr double kTanhCubic = 0.044715;
+
+template <class T>
+T sigmoid(T x) {
+  return T{1} / (T{1} + exp_of(-x));
+}
+
+template <class T>
+T tanh_gate(T x) {
+  constexpr T kTwice = static_cast<T>(2 * kTanhScale), kCubic = static_cast<T>(kTanhCubic);
+  return sigmoid(kTwice * x * (T{1} + kCubic * x * x));
+}
+
+void gelu_tanh(Stream& stream, const Tensor& x, Tensor& y) {
+  expect_dims(x, 0, Shape::kMaxDims, "x");
+  expect(y, x.dtype(), x.shape(), "y");
+  map(stream, x, x, y, [](auto v, auto) { return v * tanh_gate(v); });
+}
+
+void gelu_tanh_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  expect_dims(x, 0, Shape::kMaxDims, "x");
+  expect(dy, x.dtype(), x.shape(), "dy");
+  expect(dx, x.dtype(), x.shape(), "dx");
+  map(stream, x, dy, dx, [](auto v, auto d) {
+    using T = decltype(v);
+    constexpr T kTwice = static_cast<T>(2 * kTanhScale), kSquare = static_cast<T>(3 * kTanhCubic);
+    const T s = tanh_gate(v);
+    return d * (s + v * s * (T{1} - s) * kTwice * (T{1} + kSquare * v * v));
+  });
+}
+
+// Checks that x is [m, 2 w] and y [m, w].
+void expect_gated(const Tensor& x, const Tensor& y, const char* name) {
+  expect_dims(x, 2, 2, "x");
+  TROUPE_CHECK(x.shape()[1] % 2 == 0, "x is ", x.shape(), ": gates and values must be equally many");
+  expect(y, x.dtype(), {x.shape()[0], x.shape()[1] / 2}, name);
+}
+
+void swiglu(Stream& stream, const Tensor& x, Tensor& y) {
+  expect_gated(x, y, "y");
+  const int64_t m = y.shape()[0], w = y.shape()[1];
+  dispatch(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    split(stream, m, w, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T *a = from + 2 * r * w, *b = a + w;
+        T* out = to + r * w;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < w; ++i) out[i] = a[i] * sigmoid(a[i]) * b[i];
+      }
+    });
+  });
+}
+
+void swiglu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  expect_gated(x, dy, "dy");
+  expect(dx, x.dtype(), x.shape(), "dx");
+  const int64_t m = dy.shape()[0], w = dy.shape()[1];
+  dispatch(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T *from = x.data<T>(), *grad = dy.data<T>();
+    T* to = dx.data<T>();
+    split(stream, m, w, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T *a = from + 2 * r * w, *b = a + w, *d = grad + r * w;
+        T *da = to + 2 * r * w, *db = da + w;
+#pragma GCC ivdep
+        for (int64_t i = 0; i < w; ++i) {
+          const T gate = a[i], s = sigmoid(gate);
+          da[i] = d[i] * b[i] * s * (T{1} + gate * (T{1} - s));
+          db[i] = d[i] * gate * s;
+        }
+      }
+    });
+  });
+}
+
 }  // namespace
 
 ActivationOps activation_ops() {
-  return {relu, relu_gradient, gelu, gelu_gradient};
+  return {relu, relu_gradient, gelu, gelu_gradient, gelu_tanh, gelu_tanh_gradient, swiglu, swiglu_gradient};
 }
 
 }  // namespace troupe::ops::cpu

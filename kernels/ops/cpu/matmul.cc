@@ -46,4 +46,26 @@ void matmul(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, const
   }
 }
 
+void matmul_rows(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, float alpha, Rows<const float> a,
+                 Rows<const float> b, float beta, Rows<float> c) {
+  const dnnl_status_t status =
+      dnnl_sgemm(trans_a == Trans::yes ? 'T' : 'N', trans_b == Trans::yes ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
+                 b.data, b.stride, beta, c.data, c.stride);
+  TROUPE_CHECK(status == dnnl_success, "dnnl_sgemm ", m, " x ", n, " x ", k, " returned ", status);
+}
+
+void matmul_rows(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, double alpha, Rows<const double> a,
+                 Rows<const double> b, double beta, Rows<double> c) {
+  for (int64_t i = 0; i < m; ++i) {
+    double* const row = c.data + i * c.stride;
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t l = 0; l < k; ++l)
+        sum += (trans_a == Trans::yes ? a.data[l * a.stride + i] : a.data[i * a.stride + l]) *
+               (trans_b == Trans::yes ? b.data[j * b.stride + l] : b.data[l * b.stride + j]);
+      row[j] = alpha * sum + (beta == 0 ? 0 : beta * row[j]);
+    }
+  }
+}
+
 }  // namespace troupe::ops::cpu

@@ -16,4 +16,18 @@ void matmul(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, const
 void matmul(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, const double* a, const double* b,
             double beta, double* c);
 
+/// Where a matrix lies that is part of a larger one: its rows begin `stride` elements apart.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+};
+
+/// c = alpha op(a) op(b) + beta c, as above, on matrices with strides. On the calling thread alone where it is one of
+/// a parallel loop.
+void matmul_rows(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, float alpha, Rows<const float> a,
+                 Rows<const float> b, float beta, Rows<float> c);
+void matmul_rows(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k, double alpha, Rows<const double> a,
+                 Rows<const double> b, double beta, Rows<double> c);
+
 }  // namespace troupe::ops::cpu

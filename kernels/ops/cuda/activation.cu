@@ -1,9 +1,10 @@
 #include <numbers>
 
 #include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/map.cuh>
 #include <troupe/kernels/ops/cuda/math.cuh>
-#include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/swiglu.cuh>
 
 namespace troupe::ops::cuda {
 namespace {
@@ -42,6 +43,29 @@ struct GeluGradient {
   }
 };
 
+// GPT-2's u, so that (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)).
+template <class T>
+__device__ T tanh_gate(T x) {
+  constexpr T kTwice = static_cast<T>(2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
+  return sigmoid(kTwice * x * (T{1} + static_cast<T>(0.044715) * x * x));
+}
+
+struct GeluTanh {
+  template <class T>
+  __device__ T operator()(T x) const {
+    return x * tanh_gate(x);
+  }
+};
+
+struct GeluTanhGradient {
+  template <class T>
+  __device__ T operator()(T x, T dy) const {
+    constexpr T kTwice = static_cast<T>(2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
+    const T s = tanh_gate(x);
+    return dy * (s + x * s * (T{1} - s) * kTwice * (T{1} + static_cast<T>(3 * 0.044715) * x * x));
+  }
+};
+
 // y = f(a) or f(a, b), all of a's shape.
 template <class F>
 void of_one(Stream& stream, F f, const Tensor& x, Tensor& y) {
@@ -76,8 +100,59 @@ void gelu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx
   of_two(stream, GeluGradient{}, x, "x", dy, dx);
 }
 
+void gelu_tanh(Stream& stream, const Tensor& x, Tensor& y) { of_one(stream, GeluTanh{}, x, y); }
+
+void gelu_tanh_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  of_two(stream, GeluTanhGradient{}, x, "x", dy, dx);
+}
+
+// Checks that x is [m, 2 w] and y [m, w].
+void expect_gated(const Tensor& x, const Tensor& y, const char* name) {
+  expect_dims(x, 2, 2, "x");
+  expect(x, x.dtype(), x.shape(), "x");
+  TROUPE_CHECK(x.shape()[1] % 2 == 0, "x is ", x.shape(), ": gates and values must be equally many");
+  expect(y, x.dtype(), {x.shape()[0], x.shape()[1] / 2}, name);
+}
+
+void swiglu(Stream& stream, const Tensor& x, Tensor& y) {
+  expect_gated(x, y, "y");
+  const int64_t n = y.count(), w = y.shape()[1];
+  if (n == 0) return;
+  dispatch(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWide = kWidest<T>;
+    const T* from = x.data<T>();
+    T* to = y.data<T>();
+    if (w % kWide == 0 && aligned(kWide, from, to))
+      TROUPE_LAUNCH((swiglu_elements<kWide, T>), blocks_for(n, kBlockThreads * kWide), kBlockThreads, 0, stream, n, w,
+                    from, to);
+    else
+      TROUPE_LAUNCH((swiglu_elements<1, T>), blocks_for(n), kBlockThreads, 0, stream, n, w, from, to);
+  });
+}
+
+void swiglu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  expect_gated(x, dy, "dy");
+  expect(dx, x.dtype(), x.shape(), "dx");
+  const int64_t n = dy.count(), w = dy.shape()[1];
+  if (n == 0) return;
+  dispatch(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWide = kWidest<T>;
+    const T *from = x.data<T>(), *d = dy.data<T>();
+    T* to = dx.data<T>();
+    if (w % kWide == 0 && aligned(kWide, from, d, to))
+      TROUPE_LAUNCH((swiglu_gradient_elements<kWide, T>), blocks_for(n, kBlockThreads * kWide), kBlockThreads, 0,
+                    stream, n, w, from, d, to);
+    else
+      TROUPE_LAUNCH((swiglu_gradient_elements<1, T>), blocks_for(n), kBlockThreads, 0, stream, n, w, from, d, to);
+  });
+}
+
 }  // namespace
 
-ActivationOps activation_ops() { return {relu, relu_gradient, gelu, gelu_gradient}; }
+ActivationOps activation_ops() {
+  return {relu, relu_gradient, gelu, gelu_gradient, gelu_tanh, gelu_tanh_gradient, swiglu, swiglu_gradient};
+}
 
 }  // namespace troupe::ops::cuda

@@ -1,16 +1,15 @@
+#include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/batch_norm.cuh>
 #include <troupe/kernels/ops/cuda/channel_map.cuh>
 #include <troupe/kernels/ops/cuda/channel_reduce.cuh>
-#include <troupe/kernels/ops/cuda/families.h>
-#include <troupe/kernels/ops/cuda/tensors.h>
 
 namespace troupe::ops::cuda {
 namespace {
 
 void expect_channels(const Tensor& x, const Channels& shape, std::initializer_list<const Tensor*> per_channel) {
   expect(x, x.dtype(), x.shape(), "x");
-  for (const Tensor* t : per_channel)
-    expect(*t, x.dtype(), {shape.count}, "gamma, beta, mean, variance or a gradient");
+  for (const Tensor* t : per_channel) expect(*t, x.dtype(), {shape.count}, "gamma, beta, mean, variance or a gradient");
 }
 
 // A struct for each channel, and behind them the partial results of a reduction.
@@ -67,14 +66,9 @@ void gradient(Stream& stream, const Tensor& x, const Tensor& gamma, const Tensor
     using T = decltype(zero);
     const Work<Pull<T>, Sums<T, 2>> work(stream, shape);
     const T eps = static_cast<T>(epsilon), elements = static_cast<T>(shape.outer * shape.inner);
-    const WriteBatchNormGradients<T> finish{gamma.data<T>(),
-                                            mean.data<T>(),
-                                            variance.data<T>(),
-                                            eps,
-                                            elements,
-                                            {dgamma.data<T>(), write},
-                                            {dbeta.data<T>(), write},
-                                            work.channels};
+    const WriteBatchNormGradients<T> finish{
+        gamma.data<T>(),           mean.data<T>(),           variance.data<T>(), eps, elements,
+        {dgamma.data<T>(), write}, {dbeta.data<T>(), write}, work.channels};
     reduce_channels(stream, shape, BatchNormGradientTerms<T>{x.data<T>(), mean.data<T>(), dy.data<T>()}, finish,
                     work.partial);
     map_channels(stream, shape, BatchNormInputGradient<T>{work.channels}, dx.data<T>(), dy.data<T>(), x.data<T>());

@@ -3,8 +3,8 @@
 #include <troupe/kernels/ops/cuda/team.cuh>
 #include <troupe/kernels/ops/cuda/written.cuh>
 
-/// The parts of ops/batch_norm.h: what an element adds to its channel, what becomes of a channel's sums, and what becomes
-/// of an element then. Two passes over memory a direction: statistics, then elements.
+/// The parts of ops/batch_norm.h: what an element adds to its channel, what becomes of a channel's sums, and what
+/// becomes of an element then. Two passes over memory a direction: statistics, then elements.
 namespace troupe::ops::cuda {
 
 /// Count, sum and sum of squares of what one thread sees, all relative to the first of it, so that little cancels;

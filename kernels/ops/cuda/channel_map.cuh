@@ -1,16 +1,12 @@
 #pragma once
-#include <troupe/kernels/ops/cuda/map.cuh>
 #include <troupe/kernels/ops/internal/tensors.h>
+#include <troupe/kernels/ops/cuda/map.cuh>
 
 namespace troupe::ops::cuda {
 
-/// 64-bit division takes a GPU some forty instructions, more than most ops do an element.
-__device__ inline int64_t quotient(int64_t a, int64_t b, bool small) {
-  return small ? static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b)) : a / b;
-}
-
-/// out[k] = f(c, i, in[k]...) for the n elements of a tensor [n / (channels inner), channels, inner], where element k is
-/// the i-th of its channel's `inner`. A pack a thread; out may be one of `in`. Divides once a pack and counts from there.
+/// out[k] = f(c, i, in[k]...) for the n elements of a tensor [n / (channels inner), channels, inner], where element k
+/// is the i-th of its channel's `inner`. A pack a thread; out may be one of `in`. Divides once a pack and counts from
+/// there.
 template <int kWidth, class T, class F, class... In>
 __global__ void map_channel_elements(int64_t n, int64_t channels, int64_t inner, F f, T* out, const In*... in) {
   const int64_t first = thread_number() * kWidth;

@@ -1,9 +1,9 @@
 #pragma once
-#include <troupe/kernels/ops/cuda/team.cuh>
 #include <troupe/kernels/ops/internal/tensors.h>
+#include <troupe/kernels/ops/cuda/team.cuh>
 
 /// One number (or a few) a channel of a tensor [outer, channels, inner], over all of its elements, in two steps: blocks
-/// reduce slabs of each channel, then a warp a channel merges the slabs. How the slabs are cut depends on the shape
+/// reduce slabs of each channel, then the slabs of each are merged. How the slabs are cut depends on the shape
 /// alone.
 ///
 /// A Source says what an element adds: source.see(accumulator, o, c, i) with i its place in the flat tensor. A Finish
@@ -55,15 +55,15 @@ __global__ void reduce_planes(int64_t outer, int64_t channels, int64_t inner, in
   if (threadIdx.x == 0) partial[slab * channels + c] = mine;
 }
 
-/// finish(c, all slabs of partial[slabs, channels] merged), a warp a channel.
-template <class A, class Finish>
+/// finish(c, all slabs of partial[slabs, channels] merged), kTeam threads a channel: one, or a warp.
+template <int kTeam, class A, class Finish>
 __global__ void merge_slabs(int64_t slabs, int64_t channels, const A* partial, Finish finish) {
-  const int64_t c = team_number<kWarp>();
+  const int64_t c = team_number<kTeam>();
   if (c >= channels) return;
   A mine = A::none();
-  for (int64_t s = team_lane<kWarp>(); s < slabs; s += kWarp) mine.merge(partial[s * channels + c]);
-  mine = team_reduce<kWarp>(mine);
-  if (team_lane<kWarp>() == 0) finish(c, mine);
+  for (int64_t s = team_lane<kTeam>(); s < slabs; s += kTeam) mine.merge(partial[s * channels + c]);
+  if constexpr (kTeam > 1) mine = team_reduce<kTeam>(mine);
+  if (team_lane<kTeam>() == 0) finish(c, mine);
 }
 
 /// How the elements of a channel are cut.
@@ -98,9 +98,14 @@ void reduce_channels(Stream& stream, const Channels& shape, Source source, Finis
                   stream, shape.outer, shape.count, slabs.elements, source, partial);
   else
     TROUPE_LAUNCH((reduce_planes<A, Source>), dim3(blocks_for(shape.count, 1), rows), kBlockThreads, 0, stream,
-                  shape.outer, shape.count, std::max<int64_t>(1, shape.inner), slabs.elements, source, partial);
-  TROUPE_LAUNCH((merge_slabs<A, Finish>), blocks_for(shape.count, kBlockThreads / kWarp), kBlockThreads, 0, stream,
-                slabs.count, shape.count, partial, finish);
+                  shape.inner == 0 ? 0 : shape.outer, shape.count, std::max<int64_t>(1, shape.inner), slabs.elements,
+                  source, partial);  // the kernel divides by `inner`
+  if (slabs.count <= 8)
+    TROUPE_LAUNCH((merge_slabs<1, A, Finish>), blocks_for(shape.count), kBlockThreads, 0, stream, slabs.count,
+                  shape.count, partial, finish);
+  else
+    TROUPE_LAUNCH((merge_slabs<kWarp, A, Finish>), blocks_for(shape.count, kBlockThreads / kWarp), kBlockThreads, 0,
+                  stream, slabs.count, shape.count, partial, finish);
 }
 
 }  // namespace troupe::ops::cuda

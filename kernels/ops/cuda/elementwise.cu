@@ -1,7 +1,7 @@
 #include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/map.cuh>
 #include <troupe/kernels/ops/cuda/math.cuh>
-#include <troupe/kernels/ops/cuda/tensors.h>
 
 namespace troupe::ops::cuda {
 namespace {

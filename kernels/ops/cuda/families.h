@@ -17,5 +17,8 @@ DropoutOps dropout_ops();
 EmbeddingOps embedding_ops();
 ReduceOps reduce_ops();
 ElementwiseOps elementwise_ops();
+AttentionOps attention_ops();
+RotaryOps rotary_ops();
+CastOps cast_ops();
 
 }  // namespace troupe::ops::cuda

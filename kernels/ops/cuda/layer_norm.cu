@@ -1,7 +1,7 @@
-#include <troupe/kernels/ops/cuda/channel_reduce.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
-#include <troupe/kernels/ops/cuda/layer_norm.cuh>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/channel_reduce.cuh>
+#include <troupe/kernels/ops/cuda/layer_norm.cuh>
 #include <troupe/kernels/ops/cuda/written.cuh>
 
 namespace troupe::ops::cuda {
@@ -72,8 +72,7 @@ void weight_gradient(Stream& stream, const Tensor& x, const Tensor& mean, const 
   dispatch(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* partial = reinterpret_cast<Sums<T, 2>*>(stream.scratch(partial_bytes<Sums<T, 2>>(shape)));
-    reduce_channels(stream, shape,
-                    LayerNormWeightTerms<T>{x.data<T>(), mean.data<T>(), rstd.data<T>(), dy.data<T>()},
+    reduce_channels(stream, shape, LayerNormWeightTerms<T>{x.data<T>(), mean.data<T>(), rstd.data<T>(), dy.data<T>()},
                     WriteGammaAndBeta<T>{{dgamma.data<T>(), write}, {dbeta.data<T>(), write}}, partial);
   });
 }

@@ -6,7 +6,8 @@
 /// mean, rstd [m]. All outputs are overwritten.
 namespace troupe::ops::cuda {
 
-/// y = (x - mean) rstd gamma + beta; y may be x. The variance is taken around the mean, in a second pass over registers.
+/// y = (x - mean) rstd gamma + beta; y may be x. The variance is taken around the mean, in a second pass over
+/// registers.
 template <class T, int kWidth, int kTeam>
 __global__ void layer_norm_rows(int64_t m, int64_t n, const T* x, const T* gamma, const T* beta, T epsilon, T* y,
                                 T* mean, T* rstd) {

@@ -8,6 +8,8 @@ __device__ inline float exp_of(float x) { return expf(x); }
 __device__ inline double exp_of(double x) { return exp(x); }
 __device__ inline float erf_of(float x) { return erff(x); }
 __device__ inline double erf_of(double x) { return erf(x); }
+__device__ inline float log_of(float x) { return logf(x); }
+__device__ inline double log_of(double x) { return log(x); }
 __device__ inline float sqrt_of(float x) { return sqrtf(x); }
 __device__ inline double sqrt_of(double x) { return sqrt(x); }
 

@@ -9,8 +9,8 @@ namespace troupe::ops::cuda {
 
 constexpr int kBlockThreads = 256;
 
-/// Neighbours that one instruction reads or writes: at most 16 bytes, which is also what it takes to come near the speed
-/// of memory.
+/// Neighbours that one instruction reads or writes: at most 16 bytes, which is also what it takes to come near the
+/// speed of memory.
 template <class T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Pack {
   T at[kWidth];
@@ -38,6 +38,11 @@ bool aligned(int width, const T*... pointers) {
 
 /// The number of this thread among all of the launch, x alone.
 __device__ inline int64_t thread_number() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+/// 64-bit division takes a GPU some forty instructions, more than most ops do an element.
+__device__ inline int64_t quotient(int64_t a, int64_t b, bool small) {
+  return small ? static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b)) : a / b;
+}
 
 /// How many blocks cover `items`, so many to a block.
 inline unsigned blocks_for(int64_t items, int64_t per_block = kBlockThreads) {

@@ -8,9 +8,9 @@ namespace troupe::ops::cuda {
 /// Rows up to here are a warp's, longer ones a block's.
 constexpr int64_t kWarpRow = 1024;
 
-/// One thread's part of a row of each of kInputs matrices [m, n]: packs lane, lane + kTeam, ... The first 32 elements of
-/// each stay in registers, so that a kernel may go over its row several times and read memory once; what a longer row
-/// has beyond is read again. n is a multiple of kWidth.
+/// One thread's part of a row of each of kInputs matrices [m, n]: packs lane, lane + kTeam, ... The first 32 elements
+/// of each stay in registers, so that a kernel may go over its row several times and read memory once; what a longer
+/// row has beyond is read again. n is a multiple of kWidth.
 template <class T, int kWidth, int kTeam, int kInputs>
 class RowPart {
  public:

@@ -1,7 +1,7 @@
-#include <troupe/kernels/ops/cuda/channel_map.cuh>
 #include <troupe/kernels/ops/cuda/families.h>
-#include <troupe/kernels/ops/cuda/softmax.cuh>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/channel_map.cuh>
+#include <troupe/kernels/ops/cuda/softmax.cuh>
 
 namespace troupe::ops::cuda {
 namespace {

@@ -51,12 +51,13 @@ __global__ void softmax_rows(int64_t n, int64_t classes, const T* logits, const 
     store<kWidth>(p, probabilities + r * classes + i);
   });
   if (team_lane<kTeam>() != 0) return;
-  outcome[r] = log(static_cast<double>(sums.at[0])) - (static_cast<double>(sums.at[1]) - static_cast<double>(top.value));
+  outcome[r] =
+      log(static_cast<double>(sums.at[0])) - (static_cast<double>(sums.at[1]) - static_cast<double>(top.value));
   outcome[n + r] = top.place == label && sums.at[0] == sums.at[0] ? 1 : 0;
 }
 
 /// to[k] = the sum of outcome[k n, (k + 1) n) for block k.
-__global__ inline void sum_outcomes(int64_t n, const double* outcome, double* totals) {
+static __global__ void sum_outcomes(int64_t n, const double* outcome, double* totals) {
   const int64_t k = blockIdx.x;
   Sums<double, 1> sum = Sums<double, 1>::none();
   for (int64_t r = threadIdx.x; r < n; r += kBlockThreads) sum.at[0] += outcome[k * n + r];

@@ -3,7 +3,7 @@
 
 #include <troupe/kernels/ops/cuda/pack.cuh>
 
-/// Threads that work on one thing together: a warp (kTeam = 32) or a whole block (kTeam = kBlockThreads).
+/// Threads that work on one thing together: a warp (kTeam = 32), a whole block (kTeam = kBlockThreads), or one.
 ///
 /// What they reduce is an accumulator: a plain struct of 4-byte words with `static none()`, and `merge(other)`. Orders
 /// are fixed, so the same inputs give the same bits.

@@ -63,8 +63,8 @@ auto fields(T& x) {
 
 template <Of<DealerOptions> T>
 auto fields(T& x) {
-  auto& [train_samples, epochs, max_steps, global_batch, worker_batch, vacancies, lockstep] = x;
-  return std::tie(train_samples, epochs, max_steps, global_batch, worker_batch, vacancies, lockstep);
+  auto& [train_samples, epochs, max_steps, global_batch, worker_batch, stages, vacancies, lockstep] = x;
+  return std::tie(train_samples, epochs, max_steps, global_batch, worker_batch, stages, vacancies, lockstep);
 }
 
 template <Of<Work> T>
@@ -148,15 +148,21 @@ auto fields(T& x) {
   return std::tie(pieces, samples, compute_s, wait_s, pushed_bytes, pulled_bytes);
 }
 
+template <Of<LostRange> T>
+auto fields(T& x) {
+  auto& [server, layer, begin, end, from_step, to_step, updates, updates_lost] = x;
+  return std::tie(server, layer, begin, end, from_step, to_step, updates, updates_lost);
+}
+
 template <Of<RunResult> T>
 auto fields(T& x) {
   auto& [outcome, failure, steps, samples, last_epoch, evaluation, workers, layers, duplicates_dropped, refused,
     skipped_steps, worker_restarts, server_restarts, workers_dropped, checkpoints_written, checkpoints_failed,
-    layout] = x;
-  (void)layout;
+    superseded, lost, layout] = x;
+  (void)layout, (void)superseded;
   return std::tie(outcome, failure, steps, samples, last_epoch, evaluation, workers, layers, duplicates_dropped,
     refused, skipped_steps, worker_restarts, server_restarts, workers_dropped, checkpoints_written,
-    checkpoints_failed);
+    checkpoints_failed, lost);
 }
 
 template <Of<Roster::Member> T>

@@ -13,6 +13,7 @@ uint32_t of_parcel(ParcelId parcel) { return parcel < kLast - 2 ? parcel + 1 : k
 struct Urgency {
   uint32_t operator()(const Push& push) const { return push.gradients.empty() ? kControl : of_parcel(push.parcel); }
   uint32_t operator()(const PullReply& reply) const { return of_parcel(reply.parcel); }
+  uint32_t operator()(const Activation&) const { return of_parcel(0); }
   uint32_t operator()(const Replicate& replicate) const {
     return replicate.event ? urgency_of(replicate.event->body) : kLast;
   }

@@ -87,7 +87,7 @@ class Run {
   Stacks stacks_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<unsigned> ready_;
-  unsigned running_ = 0, at_barrier_ = 0;
+  unsigned running_ = 0, at_barrier_ = 0, until_interrupt_ = 1;
   std::vector<SharedArray> shared_;
   std::unique_ptr<std::byte[]> dynamic_;
   std::exception_ptr failure_;
@@ -154,7 +154,9 @@ void Run::wait(State state, const Site& site) {
 }
 
 void Run::maybe_interrupt() {
-  if (random_.bits32() % 4 == 0) go_on_later();
+  if (--until_interrupt_ > 0) return;
+  until_interrupt_ = 1 + random_.bits32() % 8;
+  go_on_later();
 }
 
 void Run::go_on_later() {
@@ -253,10 +255,10 @@ void Run::report_stuck() const {
   std::map<std::string, Group> groups;
   for (unsigned t = 0; t < threads_.size(); ++t) {
     const Thread& thread = *threads_[t];
-    const std::string doing = thread.state == State::ended        ? "ended"
-                              : thread.state == State::at_barrier ? cat("wait at the barrier of ", text(thread.site))
-                                                                  : cat("wait for lanes of their warp at ",
-                                                                        text(thread.site), ", mask ", thread.mask);
+    const std::string doing = thread.state == State::ended ? "ended"
+                              : thread.state == State::at_barrier
+                                  ? cat("wait at the barrier of ", text(thread.site))
+                                  : cat("wait for lanes of their warp at ", text(thread.site), ", mask ", thread.mask);
     Group& group = groups[doing];
     if (group.count++ == 0) group.first = t;
   }

@@ -9,8 +9,8 @@
 #include <tests/support/cuda/intrinsics.h>
 #include <tests/support/cuda/launch.h>
 
-/// What a kernel source finds under the name of CUDA's own header where g++ compiles it for the emulation (block_run.h).
-/// Only what our kernels use; a name that is missing here is a compiler's error.
+/// What a kernel source finds under the name of CUDA's own header where g++ compiles it for the emulation
+/// (block_run.h). Only what our kernels use; a name that is missing here is a compiler's error.
 
 using dim3 = ::troupe::test::cuda::Dim3;
 using cudaStream_t = struct EmulatedCudaStream*;

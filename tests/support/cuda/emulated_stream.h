@@ -9,8 +9,8 @@
 namespace troupe::test::cuda {
 
 /// A stream of a CUDA device that is not there: its kernels run at once, on the calling thread, in an order drawn from
-/// the seed. Its memory is the host's, filled with 0xFF (NaN, -1) and as long as asked for, so that AddressSanitizer sees
-/// the first byte behind.
+/// the seed. Its memory is the host's, filled with 0xFF (NaN, -1) and as long as asked for, so that AddressSanitizer
+/// sees the first byte behind.
 class EmulatedStream : public Stream {
  public:
   explicit EmulatedStream(uint64_t seed) : Stream({DeviceKind::cuda, 0}), random_(seed) {}

@@ -6,8 +6,8 @@
 
 #include <tests/support/cuda/block_run.h>
 
-/// CUDA's functions for threads of a warp or block, in CUDA's names and with its meaning, on one operating system thread.
-/// What CUDA leaves undefined is a KernelFault or gives 0xFF in all bytes.
+/// CUDA's functions for threads of a warp or block, in CUDA's names and with its meaning, on one operating system
+/// thread. What CUDA leaves undefined is a KernelFault or gives 0xFF in all bytes.
 
 namespace troupe::test::cuda {
 
@@ -29,7 +29,9 @@ T shuffle(unsigned mask, T value, int source, const Site& site) {
 
 using TroupeCallSite = ::troupe::test::cuda::Site;
 
-inline void __syncthreads(TroupeCallSite site = TroupeCallSite::current()) { ::troupe::test::cuda::wait_for_block(site); }
+inline void __syncthreads(TroupeCallSite site = TroupeCallSite::current()) {
+  ::troupe::test::cuda::wait_for_block(site);
+}
 
 inline void __syncwarp(unsigned mask = ~0u, TroupeCallSite site = TroupeCallSite::current()) {
   ::troupe::test::cuda::call_warp(::troupe::test::cuda::WarpCall::sync, mask, 0, 0, site);

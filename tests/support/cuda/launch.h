@@ -14,10 +14,9 @@ void launch(const char* name, Stream& stream, Dim3 blocks, Dim3 threads, size_t 
 
 }  // namespace troupe::test::cuda
 
-#define TROUPE_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                         \
-  ::troupe::test::cuda::launch(                                                              \
-      #kernel, stream, grid, block, shared_bytes, [=](const auto&... args) { (kernel)(args...); } \
-      __VA_OPT__(, ) __VA_ARGS__)
+#define TROUPE_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)      \
+  ::troupe::test::cuda::launch(#kernel, stream, grid, block, shared_bytes, \
+                               [=](const auto&... args) { (kernel)(args...); } __VA_OPT__(, ) __VA_ARGS__)
 
 #define TROUPE_SHARED(type, name, count) const auto name = ::troupe::test::cuda::shared_array<type>(count, [] {})
 

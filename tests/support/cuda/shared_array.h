@@ -3,9 +3,9 @@
 
 namespace troupe::test::cuda {
 
-/// Shared memory of a block as a kernel uses it: like a pointer to its first element, but before each element is written
-/// and after it is read another thread may run, so that two threads at one element without a barrier between them
-/// give a wrong answer under some seed (a lost update, say). Elements are read and written whole.
+/// Shared memory of a block as a kernel uses it: like a pointer to its first element, but before each element is
+/// written and after it is read another thread may run, so that two threads at one element without a barrier between
+/// them give a wrong answer under some seed (a lost update, say). Elements are read and written whole.
 template <class T>
 class SharedArray {
  public:

@@ -1,0 +1,147 @@
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <troupe/ps/messages.h>
+#include <troupe/ps/pipeline/stage_order.h>
+#include <troupe/ps/pipeline/stage_plan.h>
+
+namespace troupe::ps {
+
+struct StageOptions {
+  Endpoint coordinator{Role::coordinator, 0, 1};
+  Endpoint self;  ///< worker: stage `index mod stages` of replica `index / stages`
+  StagePlan plan;
+  bool strict = false;             ///< run the schedule's order to the letter, even where something else is ready
+  int64_t evaluation_batch = 250;  ///< samples of a micro-batch without a way back
+  int64_t stall_ms = 60'000;       ///< waiting longer for a neighbour is a fault; 0: for ever
+};
+
+/// What a stage gives its executor to do: one action of the schedule. Tasks run in the order given.
+struct StageTask {
+  ActionKind kind = ActionKind::forward;  ///< forward, backward_input or backward_weight
+  Work work;
+  uint32_t micro_batch = 0, chunk = 0;
+  SampleRange samples;             ///< of the micro-batch
+  int64_t first_sample = 0;        ///< its place in the replica's batch
+  Tensor input;                    ///< from the neighbour; empty at the model's ends
+  std::vector<LayerId> gradients;  ///< complete behind this task: to be taken from the source
+};
+
+/// One stage of a pipeline without its actor: when which action may run, what goes to which neighbour, and when a
+/// gradient is complete. It holds no thread, clock or source of gradients.
+///
+///   idle --begin--> running: actions in the schedule's order as their inputs come --all have run--> idle
+///
+/// What runs next is StageOrder's decision, the one that the simulator times: an action whose input is not there may be
+/// overtaken by one that is ready, so that no stage idles while it may run something.
+///
+/// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
+/// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
+class StageCore {
+ public:
+  /// A layer's gradient: `sum`, to which the part of another stage in a tied layer is still to be added, where there is
+  /// one. Both are the receiver's.
+  struct Gradient {
+    LayerId layer = 0;
+    Tensor sum, other;
+  };
+  struct Effects {
+    Outbox send;
+    std::vector<StageTask> tasks;
+    std::vector<Gradient> gradients;  ///< complete; in the order in which they became so
+    bool done = false;                ///< the work has run
+  };
+
+  /// `schedule` has been checked.
+  explicit StageCore(StageOptions options);
+
+  /// The membership that the worker obeys: who the neighbours are. Before `begin`.
+  void set_membership(std::shared_ptr<const Membership> membership, Generation generation);
+
+  /// Runs a step or an evaluation; all weights are there.
+  Effects begin(const Work& work);
+  /// An Activation or its acknowledgement; others are not for a stage.
+  Effects handle(const Envelope& envelope);
+  /// A task has run: what it gave for the next chunk or the one before.
+  Effects computed(const StageTask& task, Tensor output);
+  /// A layer's sum over the micro-batches of this stage.
+  Effects gradient(LayerId layer, Tensor sum);
+  /// Says again what has not been acknowledged.
+  Effects tick() const;
+  /// A Fault when nothing has moved for too long; once. Said every so often.
+  Effects watch(int64_t now_ms);
+
+  bool running() const { return work_.has_value(); }
+  /// Who is waited for, in a sentence; empty when nobody is.
+  std::string waits_for() const;
+
+ private:
+  /// One activation's place: step as in messages.
+  struct Key {
+    Step step = 0;
+    Activation::Kind kind = Activation::Kind::forward;
+    uint32_t chunk = 0, micro_batch = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  uint32_t stages() const { return options_.plan.schedule->stages; }
+  uint32_t stage() const { return options_.self.index % stages(); }
+  uint32_t last_chunk() const { return options_.plan.schedule->chunks - 1; }
+  bool here(uint32_t chunk) const { return options_.plan.schedule->stage_of[chunk] == stage(); }
+  Endpoint holder(uint32_t chunk) const;
+  uint32_t chunk_of(LayerId layer) const;
+  std::vector<uint32_t> contributors(LayerId layer) const;
+
+  void plan();
+  void split(int64_t micro_batches);
+  void advance(Effects& out);
+  std::optional<Key> input_of(const Action& action) const;
+  bool neighbour(const Key& key) const;
+  void note_arrival(const Key& key);
+  void submit(Effects& out, const Action& action);
+  std::vector<LayerId> complete_after(const Action& action);
+  void hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor);
+  void add_tied(Effects& out, LayerId layer);
+  void set_order();
+  bool is_complete(LayerId layer) const;
+  void finish(Effects& out);
+  void fault(Effects& out, std::string what);
+  std::string describe(const Endpoint& worker) const;
+  void moved(std::string what);
+
+  StageOptions options_;
+  std::shared_ptr<const Membership> membership_;
+  Generation generation_ = 0;
+
+  std::optional<Work> work_;
+  Step key_step_ = 0;  ///< of the work that runs, in messages
+  int64_t evaluations_done_ = 0;
+  Step steps_done_ = -1;                  ///< training steps up to here are over
+  std::vector<SampleRange> micro_;        ///< by micro-batch
+  std::shared_ptr<const Schedule> runs_;  ///< the plan's, or one of forwards only
+  std::optional<StageOrder> next_;
+  std::set<Key> taken_;                    ///< inputs of tasks given to the executor
+  int64_t at_executor_ = 0;                ///< tasks given and not answered
+  std::map<uint32_t, uint32_t> weighted_;  ///< by chunk: backward_weight tasks given
+  std::map<LayerId, Tensor> sums_;         ///< of layers that wait for the part of another stage
+  std::vector<LayerId> order_;             ///< the stage's layers as their gradients leave: the same on every replica
+  std::map<LayerId, Gradient> complete_;   ///< behind one that is not
+  size_t left_ = 0;                        ///< how many of them have left
+
+  std::map<Key, Activation> arrived_;
+  std::map<Key, Envelope> unacknowledged_;
+
+  std::deque<std::string> last_events_;
+  int64_t moved_at_ms_ = -1, moves_ = 0, watched_moves_ = -1;
+  bool failed_ = false;  ///< a Fault is on its way: the run ends
+};
+
+}  // namespace troupe::ps

@@ -1,0 +1,100 @@
+#include <troupe/ps/pipeline/stage_plan.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace troupe::ps {
+namespace {
+
+std::string layer_list(const nn::Model& model, const std::vector<size_t>& layers) {
+  std::string text;
+  for (const size_t layer : layers) text += cat(text.empty() ? "" : ", ", layer, " (", model.layers()[layer].name, ")");
+  return text.empty() ? "none at all" : text;
+}
+
+// Ends of the chunks that are cut by the numbers given.
+Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<int64_t>& counts, size_t chunks) {
+  const std::vector<size_t> cuts = model.cuts();
+  const size_t layers = model.layers().size();
+  if (counts.size() != chunks)
+    return fail(ErrorKind::invalid, cat("parallel.cuts has ", counts.size(), " entries for ", chunks, " parts of the model"));
+  std::vector<size_t> ends;
+  size_t end = 0;
+  for (const int64_t count : counts) {
+    end += static_cast<size_t>(std::max<int64_t>(count, 0));
+    if (count < 1 || end > layers)
+      return fail(ErrorKind::invalid, cat("parallel.cuts gives part ", ends.size(), " ", count, " layers, ", end,
+                                          " up to there; the model has ", layers, " and every part needs one"));
+    if (end < layers && !std::ranges::binary_search(cuts, end))
+      return fail(ErrorKind::invalid, cat("parallel.cuts cuts the model before layer ", end, " (", model.layers()[end].name,
+                                          "), where more than one tensor crosses, as inside a residual block; it can be cut "
+                                          "before layers ", layer_list(model, cuts)));
+    ends.push_back(end);
+  }
+  if (end != layers)
+    return fail(ErrorKind::invalid, cat("parallel.cuts gives out ", end, " of the model's ", layers, " layers"));
+  return ends;
+}
+
+// Ends of `chunks` ranges between the places where the model can be cut, so that the largest work of a range is least:
+// best[k][b] = min over a < b of max(best[k-1][a], work between places a and b).
+Result<std::vector<size_t>> balanced_ends(const nn::Model& model, size_t chunks) {
+  std::vector<size_t> places = model.cuts();
+  places.insert(places.begin(), 0);
+  places.push_back(model.layers().size());
+  const size_t last = places.size() - 1;
+  if (chunks > last)
+    return fail(ErrorKind::invalid, cat("parallel.stages x parallel.chunks = ", chunks, " parts are more than the ", last,
+                                        " that the model can be cut into (before layers ", layer_list(model, model.cuts()),
+                                        "): use fewer stages or chunks"));
+  std::vector<int64_t> before{0};  // work before each place
+  for (size_t b = 1; b < places.size(); ++b) {
+    before.push_back(before.back());
+    for (size_t layer = places[b - 1]; layer < places[b]; ++layer) before.back() += model.work(layer);
+  }
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  std::vector<std::vector<int64_t>> best(chunks + 1, std::vector<int64_t>(places.size(), kNever));
+  std::vector<std::vector<size_t>> from(chunks + 1, std::vector<size_t>(places.size(), 0));
+  best[0][0] = 0;
+  for (size_t k = 1; k <= chunks; ++k)
+    for (size_t b = k; b < places.size(); ++b)
+      for (size_t a = k - 1; a < b; ++a) {
+        const int64_t largest = std::max(best[k - 1][a], before[b] - before[a]);
+        if (largest < best[k][b]) best[k][b] = largest, from[k][b] = a;
+      }
+  std::vector<size_t> ends(chunks);
+  size_t b = last;
+  for (size_t k = chunks; k > 0; b = from[k--][b]) ends[k - 1] = places[b];
+  return ends;
+}
+
+}  // namespace
+
+std::vector<uint32_t> StagePlan::stage_of() const {
+  std::vector<uint32_t> stages(chunks.back().last);
+  for (size_t chunk = 0; chunk < chunks.size(); ++chunk)
+    for (LayerId layer = chunks[chunk].first; layer < chunks[chunk].last; ++layer)
+      stages[layer] = schedule->stage_of[chunk];
+  return stages;
+}
+
+Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Schedule> schedule,
+                              const std::vector<int64_t>& counts) {
+  const auto ends = counts.empty() ? balanced_ends(model, schedule->chunks) : ends_of(model, counts, schedule->chunks);
+  if (!ends) return tl::unexpected<Error>(ends.error());
+  StagePlan plan;
+  plan.schedule = std::move(schedule);
+  LayerId first = 0;
+  for (const size_t end : *ends) {
+    plan.chunks.push_back({first, static_cast<LayerId>(end)});
+    first = static_cast<LayerId>(end);
+  }
+  const auto chunk_of = [&](size_t layer) {
+    return static_cast<uint32_t>(std::ranges::upper_bound(*ends, layer) - ends->begin());
+  };
+  for (const auto& [layer, user] : model.tied())
+    if (chunk_of(layer) != chunk_of(user)) plan.tied.push_back({static_cast<LayerId>(layer), chunk_of(user)});
+  return plan;
+}
+
+}  // namespace troupe::ps

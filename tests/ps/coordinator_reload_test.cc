@@ -1,0 +1,204 @@
+#include <boost/test/unit_test.hpp>
+
+#include <troupe/ps/control/journal.h>
+
+#include "tests/support/coordinator_world.h"
+
+using namespace troupe;
+using namespace troupe::ps;
+using namespace troupe::ps::test;
+
+BOOST_AUTO_TEST_SUITE(coordinator_reload)
+
+namespace {
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// Server 0 holds all of one layer; lost servers go on from a checkpoint.
+class World : public CoordinatorWorld {
+ public:
+  explicit World(Policy policy) : CoordinatorWorld(policy) { options.servers_reload = true; }
+
+  SliceId slice_of(ServerId s) const {
+    for (const Slice& slice : core->membership().layout->slices)
+      if (slice.server == s) return slice.id;
+    return 99;
+  }
+  Reload reload_of(ServerId s, Step step, int64_t updates, std::string folder = "checkpoints/step-1") const {
+    return {std::move(folder), step, {{slice_of(s), Tensor::zeros({32}), {}, updates}}};
+  }
+  void lose(ServerId s) { hear(kNode, Down{server(s), "killed"}); }
+  std::vector<ReloadRequest> asked() { return std::exchange(all.reloads, {}); }
+  std::vector<LostRange> lost() const { return core->status().lost; }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ALostServerIsStartedWithTheNewestCheckpointsSlicesAndTheWorkersSteps) {
+  for (const Policy policy : {kSync, kAsync}) {
+    World w(policy);
+    w.begin();
+    BOOST_REQUIRE(w.ask(0, 1));
+    const auto first = w.ask(1, 1);
+    w.finish(1, *first);
+    BOOST_REQUIRE(w.ask(1, 2));
+    w.lose(0);
+    BOOST_TEST(w.said<Spawn>().empty());
+    const auto asked = w.asked();
+    BOOST_TEST_REQUIRE(asked.size() == 1u);
+    BOOST_TEST((asked[0].server == Endpoint{Role::server, 0, 2}));
+    w.take(w.core->reloaded(asked[0].server, w.reload_of(0, 0, 5)));
+    const auto spawns = w.said<Spawn>();
+    BOOST_TEST_REQUIRE(spawns.size() == 1u);
+    BOOST_TEST_REQUIRE(spawns[0].image);
+    const ShardImage& image = *spawns[0].image;
+    const auto shard = Shard::make_from(image, {asked[0].server, kCoordinator, optimizer_of("sgd")}, make_null_store(),
+                                        [](const Slice&) { return SliceState{}; });
+    BOOST_REQUIRE_MESSAGE(shard.has_value(), (shard ? "" : shard.error().message));
+    BOOST_TEST((image.parcels.at(0).clock == (policy == kSync ? std::vector<Step>{2, 2} : std::vector<Step>{1, 2})));
+    BOOST_TEST(image.parcels.at(0).version == 2);
+    BOOST_TEST(image.parcels.at(0).updates == 5);
+    w.hear(kNode, SpawnAck{spawns[0].who});
+    w.join();
+    BOOST_TEST((w.core->membership().servers == std::vector<Incarnation>{2, 1}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(NothingIsDealtAndNothingIsStartedBeforeTheCheckpointIsRead) {
+  World w(kAsync);
+  w.begin();
+  w.lose(1);
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<Spawn>().empty());
+  BOOST_TEST(!w.ask(0, 1));
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsLostIsReported) {
+  World w(kAsync);
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  const uint64_t number = w.take_steps();  // to the boundary
+  w.answer_snapshots();
+  w.take(w.core->checkpoint_written({}));
+  const auto work = w.ask(0, number);
+  w.finish(0, *work);
+  BOOST_REQUIRE(w.ask(1, number));
+  w.lose(1);
+  w.take(w.core->reloaded(w.server(1), w.reload_of(1, 2, 4)));
+  const auto lost = w.lost();
+  BOOST_TEST_REQUIRE(lost.size() == 1u);
+  const std::string layer = w.options.layers[w.core->membership().layout->slices[w.slice_of(1)].layer].name;
+  BOOST_TEST((lost[0] == LostRange{1, layer, 0, 32, 2, 3, 4, 2}));
+  BOOST_TEST(holds(w.all.events.back(), "of server 1 is as before step 2 (4 updates) and goes on with step 3: up to 2"));
+  BOOST_TEST(holds(w.all.events.at(w.all.events.size() - 2), "goes on from the checkpoint checkpoints/step-1"));
+}
+
+BOOST_AUTO_TEST_CASE(ALossIsCountedOnceWhenTheServerIsLostAgain) {
+  World w(kSync);
+  w.options.max_restarts = 5;
+  w.begin();
+  for (uint64_t number = 1; number <= 2; ++number) {
+    const auto a = w.ask(0, number), b = w.ask(1, number);
+    w.finish(0, *a), w.finish(1, *b);
+    w.lose(0);
+    w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0, "")));
+    w.lose(0);  // before it was there
+    w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0, "")));
+    for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+    w.join();
+  }
+  std::vector<int64_t> counts;
+  for (const LostRange& range : w.lost()) counts.push_back(range.updates_lost);
+  BOOST_TEST((counts == std::vector<int64_t>{1, 0, 1, 0}));
+  BOOST_TEST(holds(w.all.events.at(1), "there is no checkpoint yet: server 0 goes on from the first parameters"));
+}
+
+BOOST_AUTO_TEST_CASE(ACoordinatorThatIsStartedAgainReadsTheCheckpointOnceMoreAndReportsNothingTwice) {
+  World w(kAsync);
+  w.begin();
+  BOOST_REQUIRE(w.ask(0, 1));
+  w.lose(0);
+  const Endpoint server = w.server(0);
+  const CoordinatorInput read{0, CoordinatorInput::CheckpointRead{server, w.reload_of(0, 0, 0)}};
+  std::vector<std::byte> journal = journal_record(JournalHead{}, 1, 0);
+  const auto record = journal_record(read);
+  journal.insert(journal.end(), record.begin(), record.end());
+  JournalReader reader(journal);
+  BOOST_REQUIRE(reader.begin());
+  const auto kept = reader.next();
+  BOOST_REQUIRE(kept && *kept);
+  w.take(*tell(*w.core, **kept));
+  BOOST_TEST(w.said<Spawn>().empty());  // a journal holds no tensors
+  BOOST_TEST(w.lost().size() == 1u);
+  w.asked();
+  auto again = CoordinatorCore::restore(w.options, w.core->image());
+  BOOST_REQUIRE(again);
+  w.core = std::move(*again);
+  w.take(w.core->recovered());
+  BOOST_TEST(w.asked().size() == 1u);
+  w.take(*tell(*w.core, read));
+  BOOST_TEST(w.lost().size() == 1u);
+  BOOST_TEST(w.said<Spawn>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(AStepBeforeTheLossIsDecidedWithoutTheServerThatWasLost) {
+  World w(kSync);
+  w.options.clip_norm = 2.5;
+  w.begin();
+  BOOST_REQUIRE(w.ask(0, 1));
+  BOOST_REQUIRE(w.ask(1, 1));
+  w.lose(0);
+  w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0)));
+  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+  w.join();
+  w.hear(w.server(1), Partial{0, 25});
+  const auto verdicts = w.said<Verdict>();
+  BOOST_TEST_REQUIRE(verdicts.size() == 1u);
+  BOOST_TEST(verdicts[0].scale == 0.5);
+  w.hear(w.server(1), Partial{1, 25});
+  BOOST_TEST(w.said<Verdict>().empty());
+  w.hear(w.server(0), Partial{1, 0});
+  BOOST_TEST(w.said<Verdict>().size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(WithoutACheckpointThatCanBeReadTheRunEnds) {
+  World w(kAsync);
+  w.begin();
+  w.lose(0);
+  w.take(w.core->reloaded(w.server(0), fail(ErrorKind::corrupt, "step-3: damaged")));
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(holds(w.all.finished->failure, "cannot go on from the newest checkpoint: step-3: damaged"));
+}
+
+BOOST_AUTO_TEST_CASE(ServersAreReplacedAsOftenAsTheConfigSays) {
+  World w(kAsync);
+  w.begin();
+  w.lose(0);
+  w.lose(1);
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: killed; 1 of elastic.max_restarts are used"));
+}
+
+BOOST_AUTO_TEST_CASE(TheHomeOfAnAllReduceLayerIsNotReplaced) {
+  World w(kReduced);
+  w.begin();
+  w.lose(0);
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(holds(w.all.finished->failure, "it was the home of all_reduce layers"));
+}
+
+BOOST_AUTO_TEST_CASE(AFailedRunCountsTheCheckpointThatIsBeingWritten) {
+  World w(kAsync);
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  w.take_steps();
+  w.answer_snapshots();
+  w.take(w.core->fail_run("a disk burns"));
+  BOOST_TEST(!w.all.finished.has_value());
+  w.take(w.core->checkpoint_written({}));
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(w.all.finished->checkpoints_written == 1);
+  BOOST_TEST(w.all.finished->failure == "a disk burns");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

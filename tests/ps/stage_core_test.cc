@@ -1,0 +1,377 @@
+#include <boost/test/unit_test.hpp>
+
+#include <deque>
+
+#include <troupe/kernels/base/random.h>
+#include <troupe/ps/control/stage_core.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+BOOST_AUTO_TEST_SUITE(stage_core)
+
+namespace {
+
+std::shared_ptr<const Schedule> schedule(const std::string& name, uint32_t stages, uint32_t micro_batches,
+                                         uint32_t chunks = 1) {
+  ScheduleOptions options;
+  options.name = name;
+  options.stages = stages;
+  options.micro_batches = micro_batches;
+  options.chunks = chunks;
+  auto made = make_schedule(options);
+  BOOST_REQUIRE_MESSAGE(made.has_value(), (made ? "" : made.error().message));
+  return std::make_shared<const Schedule>(std::move(*made));
+}
+
+Tensor one(double value) {
+  const float v = static_cast<float>(value);
+  return Tensor::from(std::span<const float>(&v, 1), {1});
+}
+double value_of(const Tensor& t) { return t ? static_cast<double>(t.data<float>()[0]) : 0; }
+
+// What a chunk hands on for a micro-batch, so that whoever gets another one notices.
+double activation(uint32_t micro, uint32_t chunk) { return 1 + micro * 64 + chunk; }
+double gradient(uint32_t micro, uint32_t chunk) { return -activation(micro, chunk); }
+
+/// The stages of one replica over a network that may lose, double and delay, with executors that take their time.
+/// Two layers a chunk.
+struct World {
+  struct Node {
+    std::unique_ptr<StageCore> core;
+    std::deque<StageTask> tasks;  ///< at its executor
+    std::vector<LayerId> gradients;
+    std::vector<double> others;
+    int64_t kept = 0, kept_most = 0;
+    bool done = false;
+    std::vector<Action> ran;
+  };
+
+  explicit World(std::shared_ptr<const Schedule> made, uint64_t seed = 1, std::vector<TiedLayer> tied = {},
+                 bool strict = false)
+      : plan(std::move(made)), random(seed), nodes(plan->stages) {
+    auto membership = std::make_shared<Membership>();
+    membership->workers.assign(plan->stages, 1);
+    for (uint32_t stage = 0; stage < plan->stages; ++stage) {
+      StageOptions options;
+      options.self = {Role::worker, stage, 1};
+      options.plan.schedule = plan;
+      for (uint32_t chunk = 0; chunk < plan->chunks; ++chunk) options.plan.chunks.push_back({2 * chunk, 2 * chunk + 2});
+      options.plan.tied = tied;
+      options.strict = strict;
+      options.evaluation_batch = 4;
+      options.stall_ms = 1000;
+      nodes[stage].core = std::make_unique<StageCore>(options);
+      nodes[stage].core->set_membership(membership, 1);
+    }
+  }
+
+  void take(uint32_t stage, StageCore::Effects effects) {
+    Node& node = nodes[stage];
+    for (Envelope& envelope : effects.send) {
+      if (const auto* fault = std::get_if<Fault>(&envelope.body))
+        faults.push_back(fault->what);
+      else
+        network.push_back(std::move(envelope));
+    }
+    for (StageTask& task : effects.tasks) {
+      node.kept += task.kind == ActionKind::forward;
+      node.kept_most = std::max(node.kept_most, node.kept);
+      node.kept -= task.kind == ActionKind::backward_weight;
+      node.ran.push_back({task.kind, task.micro_batch, task.chunk});
+      node.tasks.push_back(std::move(task));
+    }
+    for (auto& complete : effects.gradients) {
+      node.gradients.push_back(complete.layer);
+      node.others.push_back(value_of(complete.other));
+    }
+    node.done = node.done || effects.done;
+  }
+
+  void begin(const Work& work) {
+    for (Node& node : nodes) node.done = false, node.gradients.clear(), node.others.clear(), node.ran.clear();
+    for (uint32_t stage = 0; stage < nodes.size(); ++stage) take(stage, nodes[stage].core->begin(work));
+  }
+
+  void deliver(double loss) {
+    const size_t at = random.below(network.size());
+    const Envelope envelope = network[at];
+    if (!random.chance(loss)) network.erase(network.begin() + static_cast<std::ptrdiff_t>(at));  // else a copy stays
+    if (random.chance(loss)) return;
+    take(envelope.to.index, nodes[envelope.to.index].core->handle(envelope));
+  }
+
+  void compute(uint32_t stage) {
+    Node& node = nodes[stage];
+    const StageTask task = std::move(node.tasks.front());
+    node.tasks.pop_front();
+    const bool evaluate = task.work.kind == Work::Kind::evaluate;
+    Tensor output;
+    if (task.kind == ActionKind::forward) {
+      BOOST_REQUIRE_EQUAL(value_of(task.input), task.chunk == 0 ? 0 : activation(task.micro_batch, task.chunk - 1));
+      if (task.chunk + 1 < plan->chunks) output = one(activation(task.micro_batch, task.chunk));
+    } else if (task.kind == ActionKind::backward_input) {
+      BOOST_REQUIRE(!evaluate);
+      const bool last = task.chunk + 1 == plan->chunks;
+      BOOST_REQUIRE_EQUAL(value_of(task.input), last ? 0 : gradient(task.micro_batch, task.chunk + 1));
+      if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk));
+    }
+    for (const LayerId layer : task.gradients) take(stage, node.core->gradient(layer, one(layer + 1)));
+    take(stage, node.core->computed(task, output));
+  }
+
+  // Whatever can happen next, in a random order, until all are done.
+  void run(double loss = 0) {
+    for (int steps = 0; steps < 200000; ++steps) {
+      bool all = true;
+      std::vector<uint32_t> busy;
+      for (uint32_t stage = 0; stage < nodes.size(); ++stage) {
+        all = all && nodes[stage].done;
+        if (!nodes[stage].tasks.empty()) busy.push_back(stage);
+      }
+      if (all) return;
+      if (loss > 0 && random.chance(0.02))
+        for (uint32_t stage = 0; stage < nodes.size(); ++stage) take(stage, nodes[stage].core->tick());
+      if (!network.empty() && (busy.empty() || random.chance(0.5)))
+        deliver(loss);
+      else if (!busy.empty())
+        compute(busy[random.below(busy.size())]);
+      else if (loss == 0)
+        break;
+      BOOST_REQUIRE_MESSAGE(faults.empty(), faults.front());
+    }
+    for (const Node& node : nodes) BOOST_REQUIRE_MESSAGE(node.done, plan->name << ": " << node.core->waits_for());
+  }
+
+  std::shared_ptr<const Schedule> plan;
+  Random random;
+  std::vector<Node> nodes;
+  std::vector<Envelope> network;
+  std::vector<std::string> faults;
+};
+
+Work train(Step step, int64_t count = 16) {
+  Work work;
+  work.number = static_cast<uint64_t>(step) + 1;
+  work.step = step;
+  work.range = {0, step * count, count};
+  return work;
+}
+
+int64_t kept_by(const Schedule& schedule, uint32_t stage) {
+  int64_t kept = 0, most = 0;
+  for (const Action& action : schedule.actions[stage]) {
+    kept += action.kind == ActionKind::forward;
+    most = std::max(most, kept);
+    kept -= action.kind == ActionKind::backward_weight;
+  }
+  return most;
+}
+
+struct Kind {
+  const char* name;
+  uint32_t chunks;
+};
+const std::vector<Kind> kKinds = {{"sequential", 1}, {"gpipe", 1}, {"1f1b", 1}, {"interleaved", 2},
+                                  {"zb-h1", 1},      {"zb-h2", 1}, {"zb-v", 2}};
+
+template <class Body>
+void every_schedule(const Body& body) {
+  for (const Kind& kind : kKinds)
+    for (uint32_t stages = 1; stages <= 6; ++stages)
+      for (uint32_t micro_batches = 1; micro_batches <= 8; ++micro_batches) {
+        if (std::string(kind.name) == "interleaved" && micro_batches % stages != 0) continue;
+        body(schedule(kind.name, stages, micro_batches, kind.chunks));
+      }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(EveryScheduleRunsToItsEndOverANetworkThatLosesAndDoubles) {
+  uint64_t seed = 0;
+  every_schedule([&](std::shared_ptr<const Schedule> plan) {
+    World world(plan, ++seed);
+    for (Step step = 0; step < 2; ++step) {
+      world.begin(train(step));
+      world.run(0.1);
+      for (uint32_t stage = 0; stage < plan->stages; ++stage) {
+        const World::Node& node = world.nodes[stage];
+        // Every action of the list once, and the stage's layers, each once.
+        size_t actions = 0;
+        for (const Action& action : plan->actions[stage])
+          if (action.kind <= ActionKind::backward_weight) {
+            ++actions;
+            BOOST_TEST(std::ranges::count(node.ran, action) == 1);
+          }
+        BOOST_TEST(node.ran.size() == actions);
+        BOOST_TEST(node.gradients.size() == static_cast<size_t>(2 * std::ranges::count(plan->stage_of, stage)));
+        BOOST_TEST(node.kept_most <= kept_by(*plan, stage), plan->name << " keeps " << node.kept_most);
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(GradientsLeaveInOneOrderWhateverTheTiming) {
+  for (const Kind& kind : kKinds) {
+    std::vector<std::vector<LayerId>> orders;
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      World world(schedule(kind.name, 3, 6, kind.chunks), seed);
+      world.begin(train(0));
+      world.run(0.2);
+      orders.push_back(world.nodes[1].gradients);
+      BOOST_TEST((orders.back() == orders.front()), kind.name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AStrictStageKeepsToTheListToTheLetter) {
+  for (const Kind& kind : kKinds) {
+    const auto plan = schedule(kind.name, 4, 8, kind.chunks);
+    World world(plan, 3, {}, true);
+    world.begin(train(0));
+    world.run();
+    for (uint32_t stage = 0; stage < 4; ++stage) {
+      std::vector<Action> listed;
+      for (const Action& action : plan->actions[stage])
+        if (action.kind <= ActionKind::backward_weight) listed.push_back(action);
+      BOOST_TEST((world.nodes[stage].ran == listed), kind.name);
+    }
+  }
+}
+
+// Zero-bubble schedules put weight gradients at the tail; a stage that waits runs them before.
+BOOST_AUTO_TEST_CASE(NoStageIdlesWhileSomethingItMayRunIsReady) {
+  World world(schedule("zb-h1", 2, 4), 1);
+  world.begin(train(0));
+  // Stage 1 never answers: stage 0 runs the forwards that its schedule keeps, and no more.
+  while (!world.nodes[0].tasks.empty()) world.compute(0);
+  BOOST_TEST(world.nodes[0].kept == kept_by(*world.plan, 0));
+  BOOST_TEST(world.nodes[0].core->waits_for() == "gradients of micro-batch 0 from worker 1 (stage 1 of replica 0)");
+
+  // Gradients of micro-batch 1 overtake those of 0, and are not waited with.
+  for (uint32_t micro : {1u, 0u}) {
+    const SampleRange samples{0, micro * 4, 4};
+    Activation activation{Activation::Kind::backward, 0, micro, 0, samples, {one(gradient(micro, 1))}};
+    world.take(0, world.nodes[0].core->handle({{Role::worker, 1, 1}, {Role::worker, 0, 1}, 1, activation}));
+    BOOST_TEST((world.nodes[0].tasks.front().kind == ActionKind::backward_input));
+    BOOST_TEST(world.nodes[0].tasks.front().micro_batch == micro);
+    while (!world.nodes[0].tasks.empty()) world.compute(0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AStageThatIsAStepAheadIsWaitedFor) {
+  World world(schedule("1f1b", 2, 2), 1);
+  world.begin(train(0));
+  world.run();
+  // Stage 0 begins step 1 while stage 1 has not: what it sends waits.
+  world.nodes[0].done = world.nodes[1].done = false;
+  world.take(0, world.nodes[0].core->begin(train(1)));
+  while (!world.nodes[0].tasks.empty() || !world.network.empty()) {
+    if (!world.network.empty())
+      world.deliver(0);
+    else
+      world.compute(0);
+  }
+  world.take(1, world.nodes[1].core->begin(train(1)));
+  world.run();
+  BOOST_TEST(world.nodes[0].done);
+}
+
+BOOST_AUTO_TEST_CASE(AnEvaluationRunsForwardOnlyInMicroBatchesOfItsOwn) {
+  World world(schedule("zb-v", 2, 3, 2), 5);
+  Work test;
+  test.kind = Work::Kind::evaluate;
+  test.range = {0, 20, 10};
+  for (int again = 0; again < 2; ++again) {  // of the same step: nothing of the first is taken for the second
+    test.number = 10 + static_cast<uint64_t>(again);
+    world.begin(test);
+    world.run(0.1);
+    for (const World::Node& node : world.nodes) {
+      BOOST_TEST(node.ran.size() == 6u);  // 3 micro-batches of up to 4 samples, 2 chunks
+      for (const Action& action : node.ran) BOOST_TEST((action.kind == ActionKind::forward));
+      BOOST_TEST(node.gradients.empty());
+    }
+  }
+  world.begin(train(0));
+  world.run();
+}
+
+BOOST_AUTO_TEST_CASE(ATiedLayersGradientIsCompleteWithTheOtherStagesPart) {
+  // The last chunk reads layer 0 as well.
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    World world(schedule("1f1b", 3, 4), seed, {{0, 2}});
+    for (Step step = 0; step < 2; ++step) {
+      world.begin(train(step));
+      world.run(0.2);
+      const World::Node& owner = world.nodes[0];
+      const auto at = std::ranges::find(owner.gradients, LayerId{0}) - owner.gradients.begin();
+      BOOST_REQUIRE(at < std::ssize(owner.gradients));
+      BOOST_TEST(owner.others[static_cast<size_t>(at)] == 1);  // what the last stage gave for layer 0
+      BOOST_TEST(world.nodes[2].gradients.size() == 2u);       // its own alone
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ATiedLayerWithinAStageIsOneSum) {
+  World world(schedule("zb-v", 2, 2, 2), 1, {{0, 3}});  // chunks 0 and 3 are both on stage 0
+  world.begin(train(0));
+  world.run();
+  BOOST_TEST(std::ranges::count(world.nodes[0].gradients, LayerId{0}) == 1);
+  for (double other : world.nodes[0].others) BOOST_TEST(other == 0);
+}
+
+BOOST_AUTO_TEST_CASE(AMicroBatchMayBeEmpty) {
+  World world(schedule("1f1b", 2, 4), 1);
+  world.begin(train(0, 2));  // four micro-batches of two samples
+  world.run();
+  BOOST_TEST(world.nodes[1].gradients.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(OtherSamplesThanTheStagesOwnAreAFault) {
+  World world(schedule("1f1b", 2, 2), 1);
+  world.begin(train(0));
+  Activation wrong{Activation::Kind::forward, 0, 0, 1, {0, 4, 8}, {one(1)}};
+  world.take(1, world.nodes[1].core->handle({{Role::worker, 0, 1}, {Role::worker, 1, 1}, 1, wrong}));
+  BOOST_REQUIRE(world.faults.size() == 1u);
+  BOOST_TEST(
+      world.faults[0] ==
+      "worker 1 (stage 1 of replica 0): in step 0 the outputs of micro-batch 0 for chunk 1 are of samples [4, +8) of "
+      "epoch 0, expected [0, +8) of epoch 0");
+}
+
+BOOST_AUTO_TEST_CASE(AChunkOfAnotherStageAndAMicroBatchTooManyAreFaults) {
+  World world(schedule("1f1b", 2, 2), 1);
+  world.begin(train(0));
+  for (const auto& [chunk, micro] : {std::pair{0u, 0u}, std::pair{9u, 0u}, std::pair{1u, 7u}}) {
+    world.faults.clear();
+    Activation wrong{Activation::Kind::forward, 0, micro, chunk, {0, 0, 8}, {one(1)}};
+    world.take(1, world.nodes[1].core->handle({{Role::worker, 0, 1}, {Role::worker, 1, 1}, 1, wrong}));
+    BOOST_TEST(world.faults.size() == 1u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AStallSaysWhoIsWaitedForAndWhatCameLast) {
+  World world(schedule("1f1b", 2, 2), 1);
+  world.begin(train(3));
+  while (!world.nodes[0].tasks.empty()) world.compute(0);
+  StageCore& waiting = *world.nodes[0].core;
+  BOOST_TEST(waiting.watch(5000).send.empty());
+  BOOST_TEST(waiting.watch(5900).send.empty());
+  world.take(0, waiting.watch(6100));
+  BOOST_REQUIRE(world.faults.size() == 1u);
+  BOOST_TEST(
+      world.faults[0] ==
+      "worker 0 (stage 0 of replica 0): in step 3 it has waited 1 s for gradients of micro-batch 0 from worker 1 "
+      "(stage 1 of replica 0); what it did last: begins step 3, F0, F1");
+  BOOST_TEST(waiting.watch(9000).send.empty());  // once
+}
+
+BOOST_AUTO_TEST_CASE(AStageAtWorkDoesNotStall) {
+  World world(schedule("1f1b", 2, 2), 1);
+  world.begin(train(0));
+  StageCore& busy = *world.nodes[0].core;
+  busy.watch(0);
+  BOOST_TEST(busy.watch(100000).send.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

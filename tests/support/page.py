@@ -1,0 +1,58 @@
+"""The commands of README.md, as a reader would copy them, and a network in which the page's addresses and names are this
+machine."""
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from program import root
+
+PROGRAMS = {"ip": "iproute2", "unshare": "util-linux"}
+
+
+def commands(heading):
+    """The indented lines under `## heading` that run a program, without their comments."""
+    text = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", (root / "README.md").read_text(),
+                     re.MULTILINE | re.DOTALL).group(1)
+    lines = [line[4:].split(" #")[0].rstrip() for line in text.splitlines() if re.match(r"    \S", line)]
+    return [line for line in lines if re.match(r"(build|tools)/|sbatch ", line)]
+
+
+def missing():
+    """Why there can be no such network here; None where there can."""
+    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin"))
+    if absent:
+        return f"{', '.join(absent)} not installed (tools/install --test)"
+    return None if os.geteuid() == 0 else "network namespaces want root"
+
+
+class Network:
+    """A namespace with these addresses and names, each name one of the addresses. Gone with `close`."""
+
+    def __init__(self, names):
+        self.names = names
+        self.name = f"troupe-page-{os.getpid()}"
+        self.hosts = Path("/etc/netns") / self.name
+
+    def start(self):
+        """Why it did not start; None where it did. To be closed in any case."""
+        # `ip netns exec` shows what is here in place of the files in /etc.
+        self.hosts.mkdir(parents=True)
+        lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in self.names.items())]
+        (self.hosts / "hosts").write_text("\n".join(lines) + "\n")
+        for words in (["netns", "add", self.name], ["-n", self.name, "link", "set", "lo", "up"],
+                      *(["-n", self.name, "addr", "add", f"{address}/32", "dev", "lo"]
+                        for address in sorted(set(self.names.values())))):
+            done = subprocess.run(["ip", *words], capture_output=True, text=True)
+            if done.returncode:
+                return f"ip {' '.join(words)}: {done.stderr.strip()}"
+        return None
+
+    def close(self):
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+        shutil.rmtree(self.hosts, ignore_errors=True)
+
+    def before(self):
+        """The command that runs another one in it."""
+        return ["ip", "netns", "exec", self.name]
