@@ -56,13 +56,13 @@ struct Process {
 
 /// A run in virtual time: everything that there is besides the actors themselves, one object because all of it turns
 /// on one clock and one seed. Its parts are a file each: the loop (simulation.cc), the network (network.cc), what the
-/// coordinator is made of and outlives it (coordinator.cc), mishaps (mishaps.cc), processes (hosts.cc).
+/// coordinator is made of and outlives it (coordinator_life.cc), mishaps (mishaps.cc), processes (hosts.cc).
 class Simulation {
  public:
   Simulation(const Scenario& scenario, size_t trace);
   SimulationResult run();
 
-  // coordinator.cc, for its journal: on a disk that outlives it. It crashes in the middle of a write when it is to.
+  // coordinator_life.cc, for its journal: on a disk that outlives it. It crashes in the middle of a write when it is to.
   bool journal_is_long() const { return journal_.size() > 20'000; }
   void begin_journal_anew(const ps::CoordinatorCore& core);
   void keep(const ps::CoordinatorInput& input);
@@ -104,7 +104,7 @@ class Simulation {
   bool is_cut(const Envelope& e) const;
   void partition(const Mishap& m);
 
-  // coordinator.cc
+  // coordinator_life.cc
   ClusterParts parts();
   /// What a process has begun to write ends with it.
   std::shared_ptr<Executor> checkpoint_writer();
