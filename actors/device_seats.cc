@@ -35,6 +35,8 @@ Result<std::shared_ptr<DeviceSeats>> DeviceSeats::choose(const ps::RunConfig& co
   if (choice == ps::DeviceChoice::cpu) return on_cpu({});
   const bool automatic = choice == ps::DeviceChoice::automatic;
   const std::string term = device_term(sources, automatic ? "auto" : "cuda");
+  if (automatic && config.parallel.stages > 1)
+    return on_cpu(cat(term, ": workers compute on the CPU, since the stages of a pipeline do"));
   auto cuda = load_backend(DeviceKind::cuda);
   if (!cuda) {
     if (automatic) return on_cpu(cat(term, ": workers compute on the CPU, since ", cuda.error().message));

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <troupe/actors/blueprint.h>
-#include <troupe/kernels/tensor/device.h>
+#include <troupe/kernels/backend/backend.h>
 #include <troupe/ps/metrics/human.h>
 
 #include "commands.h"
@@ -61,11 +61,20 @@ class Findings {
   bool healthy_ = true;
 };
 
+void look_at_gpus(Findings& out) {
+  const auto cuda = load_backend(DeviceKind::cuda);
+  if (!cuda) return out.note("GPUs", cuda.error().message);
+  for (const DeviceFacts& device : (*cuda)->devices())
+    out.ok("GPUs", cat(device.name, ", ", ps::human_bytes(static_cast<int64_t>(device.memory_bytes)), " of memory, ",
+                       device.driver));
+}
+
 void look_at_machine(Findings& out) {
   out.ok("version", "troupe " TROUPE_VERSION " (" TROUPE_BUILD ", " TROUPE_ARCH ")");
   const int64_t pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
   out.ok("devices", cat(std::thread::hardware_concurrency(), " CPU cores, ", ps::human_bytes(pages * page),
-                        " of memory; workers run on the CPU"));
+                        " of memory"));
+  look_at_gpus(out);
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   const std::string text = cat(files.rlim_cur, " may be open");

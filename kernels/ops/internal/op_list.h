@@ -11,7 +11,9 @@
   DO(global_avg_pool_gradient) DO(softmax_cross_entropy) DO(softmax_cross_entropy_gradient)             \
   DO(layer_norm) DO(layer_norm_input_gradient) DO(layer_norm_weight_gradient) DO(batch_norm)            \
   DO(batch_norm_inference) DO(batch_norm_gradient) DO(dropout) DO(embedding) DO(embedding_gradient)     \
-  DO(sum) DO(sum_of_squares) DO(count_non_finite) DO(fill) DO(copy) DO(add) DO(scale) DO(axpy)
+  DO(sum) DO(sum_of_squares) DO(count_non_finite) DO(fill) DO(copy) DO(add) DO(scale) DO(axpy)          \
+  DO(gelu_tanh) DO(gelu_tanh_gradient) DO(swiglu) DO(swiglu_gradient) DO(attention)                     \
+  DO(attention_gradient) DO(rotary) DO(rotary_gradient) DO(cast)
 
 namespace troupe::ops {
 
