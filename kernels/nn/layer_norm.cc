@@ -5,7 +5,8 @@
 namespace troupe::nn {
 
 Shape LayerNorm::output_shape(const Shape& sample) const {
-  TROUPE_CHECK(sample.dims() > 0 && sample[-1] == width_, "samples of shape ", sample, " for a layer norm over ", width_);
+  TROUPE_CHECK(sample.dims() > 0 && sample[-1] == width_, "samples of shape ", sample, " for a layer norm over ",
+               width_);
   return sample;
 }
 

@@ -9,7 +9,8 @@ namespace troupe::nn {
 using ops::Trans;
 
 Shape Linear::output_shape(const Shape& sample) const {
-  TROUPE_CHECK(sample.dims() > 0 && sample[-1] == weight_[1], "samples of shape ", sample, " for ", weight_[1], " inputs");
+  TROUPE_CHECK(sample.dims() > 0 && sample[-1] == weight_[1], "samples of shape ", sample, " for ", weight_[1],
+               " inputs");
   return with_last(sample, weight_[0]);
 }
 

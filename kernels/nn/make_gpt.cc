@@ -68,7 +68,8 @@ class Builder {
     const int64_t width = spec_.width;
     model_.add(name + "norm1", std::make_unique<LayerNorm>(width));
     add_linear(name + "qkv", width, 3 * width);
-    model_.add("attention", std::make_unique<CausalAttention>(spec_.heads, spec_.positions == "rotary" ? kRotaryBase : 0));
+    const double rotary_base = spec_.positions == "rotary" ? kRotaryBase : 0;
+    model_.add("attention", std::make_unique<CausalAttention>(spec_.heads, rotary_base));
     const int middle = add_branch_end(name + "projection", width, input);
     model_.add(name + "norm2", std::make_unique<LayerNorm>(width));
     add_mlp(name + "mlp1");

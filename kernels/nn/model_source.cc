@@ -10,7 +10,8 @@ namespace {
 // Large enough for efficient kernels, small enough that activations stay within a few training steps' memory.
 size_t evaluation_batch(const Dataset& data) {
   constexpr int64_t kSamples = 250, kPositions = 4096;
-  return static_cast<size_t>(std::clamp<int64_t>(kPositions / std::max<int64_t>(1, data.label_shape().count()), 1, kSamples));
+  const int64_t positions = std::max<int64_t>(1, data.label_shape().count());
+  return static_cast<size_t>(std::clamp<int64_t>(kPositions / positions, 1, kSamples));
 }
 
 void check_fit(const Model& model, const Dataset& data) {

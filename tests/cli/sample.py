@@ -93,4 +93,4 @@ class Samples(Case):
         self.assertIn("gpt is for text and tokens", done.stderr)
 
 
-closing.main()
+closing.run()

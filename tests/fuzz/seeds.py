@@ -63,6 +63,18 @@ def npy():
         yield b"\x93NUMPY\2\0" + struct.pack("<I", len(header)) + header + data
 
 
+def tokens():
+    for magic, version, kind in ((20240520, 1, "H"), (20240801, 7, "I")):
+        numbers = [3, 1, 4, 1, 5, 9, 2, 6, 50256]
+        yield struct.pack("<256i", magic, version, len(numbers), *[0] * 253) + struct.pack(f"<9{kind}", *numbers)
+    yield struct.pack("<5H", 1, 2, 3, 4, 5)
+
+
+def tokenizer():
+    yield "#version: 0.2\nl l\nh e\nhe ll\nhell o\na a\n\0hello, aaaaa h\u00e9llo 42's \u65e5\n\n x".encode()
+    yield b'{"a": 0}\n\0'
+
+
 def recording():
     magic = b"TRPREC02"
     dealt = magic + struct.pack("<IB", 0, 0) + struct.pack("<IB", 2, 1)

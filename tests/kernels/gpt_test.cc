@@ -178,7 +178,8 @@ BOOST_AUTO_TEST_CASE(OneTensorPassesBetweenBlocks) {
   const nn::Model model = built(small_gpt());
   std::set<std::string> names;
   for (size_t layer : model.cuts()) names.insert(model.layers()[layer].name);
-  for (const char* block : {"positions", "block1_norm1", "block2_norm1", "norm"}) BOOST_TEST(names.contains(block), block);
+  for (const char* block : {"positions", "block1_norm1", "block2_norm1", "norm"})
+    BOOST_TEST(names.contains(block), block);
   for (const char* inner : {"block1_qkv", "block2_projection", "block1_mlp1", "block2_mlp2"})
     BOOST_TEST(!names.contains(inner), inner);
 }

@@ -36,9 +36,9 @@ BOOST_AUTO_TEST_CASE(PairsTurnByTheAngleOfTheirPosition) {
       for (int64_t c = 0; c < 3; ++c) {
         const double angle = static_cast<double>(i) * std::pow(100.0, -2.0 * static_cast<double>(c) / 6);
         const double a = at(x, element(shape, i, part, 1, c)), b = at(x, element(shape, i, part, 1, c + 3));
-        BOOST_TEST(std::abs(at(y, element(shape, i, part, 1, c)) - (a * std::cos(angle) - b * std::sin(angle))) < 1e-12);
-        BOOST_TEST(std::abs(at(y, element(shape, i, part, 1, c + 3)) - (b * std::cos(angle) + a * std::sin(angle))) <
-                   1e-12);
+        const double left = at(y, element(shape, i, part, 1, c)), right = at(y, element(shape, i, part, 1, c + 3));
+        BOOST_TEST(std::abs(left - (a * std::cos(angle) - b * std::sin(angle))) < 1e-12);
+        BOOST_TEST(std::abs(right - (b * std::cos(angle) + a * std::sin(angle))) < 1e-12);
       }
   BOOST_TEST(difference(turned(as(DType::f32, x), 100), y, 1e-6) == "");
 }

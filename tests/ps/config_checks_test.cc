@@ -117,6 +117,29 @@ BOOST_AUTO_TEST_CASE(AConvolutionalNetNeedsChannels) {
              "(default)");
 }
 
+BOOST_AUTO_TEST_CASE(ATransformerAndTextNeedEachOther) {
+  BOOST_TEST(error_of("model.kind = \"gpt\"") ==
+             "model.kind = \"gpt\" (x.toml:1) and data.format = \"idx\" (default) do not fit: gpt is for text and "
+             "tokens, and they are for gpt alone");
+  BOOST_TEST(error_of("model.kind = \"gpt\"\ndata.format = \"text\"") ==
+             "data.train_text = \"\" (default): name the file to train on, which data.format = \"text\" (x.toml:2) "
+             "needs");
+}
+
+BOOST_AUTO_TEST_CASE(HeadsShareTheWidthEvenlyAndTurnInPairs) {
+  const std::string text = "data = {format = \"text\", train_text = \"t\"}\nmodel = {kind = \"gpt\", ";
+  const std::string uneven = error_of(text + "heads = 3}");
+  BOOST_TEST(uneven.find("model.width = 128 (default) cannot be shared evenly by model.heads = 3") == 0u, uneven);
+  BOOST_TEST(error_of(text + "width = 12, heads = 4, positions = \"rotary\"}").find("heads of 3 numbers") !=
+             std::string::npos);
+  BOOST_TEST(error_of(text + "width = 12, heads = 4}") == "(no error)");
+}
+
+BOOST_AUTO_TEST_CASE(SettingsOfATransformerHaveNoEffectElsewhere) {
+  BOOST_TEST(warning_of("model.heads = 2") ==
+             "model.heads = 2 (x.toml:1) has no effect with model.kind = \"mlp\" (default)");
+}
+
 BOOST_AUTO_TEST_CASE(EveryKindOfModelIsBuiltWithTheDefaultsOfTheOthersSettings) {
   for (const char* kind : {"mlp", "cnn", "resnet"}) {
     const std::string text = cat("model = {kind = \"", kind, "\", channels = [4], blocks = [1]}");
@@ -125,6 +148,10 @@ BOOST_AUTO_TEST_CASE(EveryKindOfModelIsBuiltWithTheDefaultsOfTheOthersSettings) 
     const auto model = nn::make_model(model_spec(loaded->config, {1, 8, 8}, 10));
     BOOST_TEST(model.has_value(), kind << ": " << (model ? "" : model.error().message));
   }
+  const std::string gpt = "model.kind = \"gpt\"\ndata = {format = \"text\", train_text = \"t\"}";
+  const auto loaded = load_config({"x.toml", gpt, {}, {}});
+  BOOST_REQUIRE(loaded.has_value());
+  BOOST_TEST(nn::make_model(model_spec(loaded->config, {128}, 70)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(DropoutOfAResidualNetHasAnEffect) {

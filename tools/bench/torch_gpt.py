@@ -2,7 +2,8 @@
 """A GPT of 4 layers, 4 heads, width 128 and context 128 in PyTorch, one thread. Started by `gpt`, which tunes malloc.
 
   torch_gpt.py weights FILE VOCABULARY          first weights, as safetensors with GPT-2's names
-  torch_gpt.py losses FILE VOCABULARY TOKENS STEPS   trains from them in the order of TOKENS (16-bit numbers); a loss a line
+  torch_gpt.py losses FILE VOCABULARY TOKENS STEPS
+                                                trains from them on TOKENS (16-bit numbers) in order; a loss a line
   torch_gpt.py speed VOCABULARY STEPS           tokens a second of processor time
 """
 import json

@@ -32,7 +32,8 @@ void BytePairs::join(std::vector<int32_t>& tokens) const {
   using Pair = std::tuple<uint32_t, size_t, int32_t, int32_t>;  // rank, where, left, right
   std::priority_queue<Pair, std::vector<Pair>, std::greater<>> queue;
   const auto offer = [&](size_t left, size_t right) {
-    if (const Merge* merge = find(tokens[left], tokens[right])) queue.emplace(merge->rank, left, tokens[left], tokens[right]);
+    if (const Merge* merge = find(tokens[left], tokens[right]))
+      queue.emplace(merge->rank, left, tokens[left], tokens[right]);
   };
   for (size_t i = 0; i < n; ++i) {
     next[i] = i + 1;

@@ -53,7 +53,8 @@ Status Words::cut(std::string_view text, const std::function<void(std::string_vi
     if (found < 0 && found >= PCRE2_ERROR_UTF8_ERR21 && found <= PCRE2_ERROR_UTF8_ERR1)
       return fail(ErrorKind::invalid, cat("byte ", pcre2_get_startchar(match.get()),
                                           " begins no character of UTF-8; convert the text, with iconv say"));
-    if (found < 0) return fail(ErrorKind::failed, cat("cutting text into words failed at byte ", at, ": ", text_of(found)));
+    if (found < 0)
+      return fail(ErrorKind::failed, cat("cutting text into words failed at byte ", at, ": ", text_of(found)));
     const PCRE2_SIZE* const span = pcre2_get_ovector_pointer(match.get());
     take(text.substr(span[0], span[1] - span[0]));
     at = span[1];
