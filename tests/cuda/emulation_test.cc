@@ -1,5 +1,9 @@
 #include <boost/test/unit_test.hpp>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include <numeric>
 #include <set>
 
@@ -309,5 +313,23 @@ BOOST_AUTO_TEST_CASE(LaunchesThatADeviceRefusesAreRefused) {
   BOOST_TEST(says(refused(dim3(1, 65536), 1, 0), "65535"));
   BOOST_TEST(says(refused(1, 1, 49 * 1024), "48 KiB"));
 }
+
+#ifdef __SANITIZE_ADDRESS__
+__global__ void look_behind(int* seen) {
+  TROUPE_SHARED(int, fixed, 3);
+  TROUPE_DYNAMIC_SHARED(int, asked_for);
+  seen[0] = __asan_address_is_poisoned(&fixed[2]) + 2 * __asan_address_is_poisoned(&fixed[3]);
+  seen[1] = __asan_address_is_poisoned(&asked_for[4]) + 2 * __asan_address_is_poisoned(&asked_for[5]);
+}
+
+BOOST_AUTO_TEST_CASE(TheFirstByteBehindMemoryIsKnown) {
+  EmulatedStream stream(1);
+  Tensor seen = zeros(stream, 2);
+  TROUPE_LAUNCH(look_behind, 1, 1, 5 * sizeof(int), stream, seen.data<int32_t>());
+  BOOST_TEST(!__asan_address_is_poisoned(seen.raw() + 7));
+  BOOST_TEST(__asan_address_is_poisoned(seen.raw() + 8));
+  for (int i : {0, 1}) BOOST_TEST(at(seen, i) == 2);
+}
+#endif
 
 BOOST_AUTO_TEST_SUITE_END()

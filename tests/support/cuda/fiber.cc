@@ -3,9 +3,6 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#endif
 
 namespace troupe::test::cuda {
 
@@ -40,9 +37,6 @@ Fiber::~Fiber() {
 }
 
 void Fiber::start(Stacks& stacks, const std::function<void()>& body) {
-#ifdef __SANITIZE_THREAD__
-  tsan_inside_ = __tsan_create_fiber(0);
-#endif
   inside_ = boost::context::fiber(std::allocator_arg, OneStack{&stacks, &stack_}, [this, &body](auto&& caller) {
     struct Leave {
       Fiber& fiber;
@@ -71,9 +65,6 @@ void Fiber::suspend() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&fake_inside_, caller_stack_, caller_bytes_);
 #endif
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(tsan_caller_, 0);
-#endif
   const BackInside back{*this};
   caller_ = std::move(caller_).resume();
 }
@@ -83,18 +74,11 @@ void Fiber::left_caller() {
   const char* top = static_cast<const char*>(stack_.sp);
   __sanitizer_start_switch_fiber(&fake_caller_, top - stack_.size, stack_.size);
 #endif
-#ifdef __SANITIZE_THREAD__
-  tsan_caller_ = __tsan_get_current_fiber();
-  __tsan_switch_to_fiber(tsan_inside_, 0);
-#endif
 }
 
 void Fiber::back_in_caller() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(fake_caller_, nullptr, nullptr);
-#endif
-#ifdef __SANITIZE_THREAD__
-  if (!inside_) __tsan_destroy_fiber(tsan_inside_);
 #endif
 }
 
@@ -107,9 +91,6 @@ void Fiber::entered() {
 void Fiber::leaving_for_ever() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(nullptr, caller_stack_, caller_bytes_);
-#endif
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(tsan_caller_, 0);
 #endif
 }
 

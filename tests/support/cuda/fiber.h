@@ -47,11 +47,10 @@ class Fiber {
   void leaving_for_ever();
 
   boost::context::fiber inside_, caller_;
-  // What AddressSanitizer and ThreadSanitizer want to hear of a change of stacks.
+  // What AddressSanitizer wants to hear of a change of stacks.
   const void* caller_stack_ = nullptr;
   size_t caller_bytes_ = 0;
   void *fake_inside_ = nullptr, *fake_caller_ = nullptr;
-  void *tsan_caller_ = nullptr, *tsan_inside_ = nullptr;
   boost::context::stack_context stack_;
 };
 
