@@ -45,12 +45,12 @@ Result<std::shared_ptr<DeviceSeats>> DeviceSeats::choose(const ps::RunConfig& co
   const auto& devices = (*cuda)->devices();
   if (const std::string why = too_few(config, sources, devices.size()); !spread && !why.empty()) {
     if (automatic) return on_cpu(cat(term, ": workers compute on the CPU, since ", why));
-    return fail(ErrorKind::invalid, cat(term, " gives each worker a device of its own, but ", why, " (", listed(devices),
-                                        "); use fewer workers"));
+    return fail(ErrorKind::invalid, cat(term, " gives each worker a device of its own, but ", why, " (",
+                                        listed(devices), "); use fewer workers"));
   }
   auto seats = std::make_shared<DeviceSeats>(*cuda);
-  seats->note_ = cat("workers compute on ", devices.size(), devices.size() == 1 ? " GPU" : " GPUs", " (", listed(devices),
-                     "; ", devices.front().driver, ")");
+  seats->note_ = cat("workers compute on ", devices.size(), devices.size() == 1 ? " GPU" : " GPUs", " (",
+                     listed(devices), "; ", devices.front().driver, ")");
   return seats;
 }
 
@@ -66,7 +66,8 @@ Result<int> DeviceSeats::seat(ps::WorkerId worker) {
     seats_[worker] = device;
     return device;
   }
-  return fail(ErrorKind::invalid, cat("worker ", worker, " finds no CUDA device: this process has ", count, ", and each "
+  return fail(ErrorKind::invalid, cat("worker ", worker, " finds no CUDA device: this process has ", count,
+                                      ", and each "
                                       "has a worker; use fewer workers, or more processes on hosts with devices"));
 }
 

@@ -14,8 +14,8 @@ namespace troupe {
 class DeviceSeats {
  public:
   /// As `[parallel] device` says; the module for GPUs is loaded where it has to be. `spread`: the run lives in several
-  /// processes, of which this one gets some of the workers. Otherwise "cuda" with fewer devices than workers is `invalid`,
-  /// and "auto" takes the CPU. What is missing for "cuda" is an error that names it.
+  /// processes, of which this one gets some of the workers. Otherwise "cuda" with fewer devices than workers is
+  /// `invalid`, and "auto" takes the CPU. What is missing for "cuda" is an error that names it.
   static Result<std::shared_ptr<DeviceSeats>> choose(const ps::RunConfig& config, const ps::Sources& sources,
                                                      bool spread);
 

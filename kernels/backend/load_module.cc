@@ -18,9 +18,7 @@ std::string listed(const std::vector<std::string>& paths) {
 }
 
 // RTLD_NOW: a library that lacks something says so here. RTLD_LOCAL: its names are its own.
-void* open_module(const std::string& path) {
-  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
+void* open_module(const std::string& path) { return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
 
 std::string last_dl_error() {
   const char* text = ::dlerror();
@@ -29,8 +27,7 @@ std::string last_dl_error() {
 
 Result<std::shared_ptr<Backend>> make(void* module, const std::string& path) {
   const auto factory = reinterpret_cast<ModuleFactory>(::dlsym(module, kModuleFactory));
-  if (!factory)
-    return fail(ErrorKind::missing, cat(path, " is no backend of Troupe: it has no ", kModuleFactory));
+  if (!factory) return fail(ErrorKind::missing, cat(path, " is no backend of Troupe: it has no ", kModuleFactory));
   std::shared_ptr<Backend> made;
   const Error error = factory(ModuleAbi{}, made);
   if (!made) return fail(error.kind, error.message);

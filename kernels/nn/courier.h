@@ -14,8 +14,7 @@ namespace troupe::nn {
 /// stream of their own, so that a layer is computed while the next one's weights are on their way and the last one's
 /// gradient is on its way back. On the CPU nothing is copied: what comes in is handed on.
 ///
-/// One thread at a time, the one that may use the compute stream. It waits here only in `deliver` and where gradients are
-/// late.
+/// One thread at a time, the one that may use the compute stream. It waits in `deliver`, `receive` and the destructor.
 class Courier {
  public:
   /// `backend` made `compute`. `copies`: another of its streams; unused (may be null) on the CPU.

@@ -98,8 +98,10 @@ void check_all_reduce(const Kind& kind) {
         TROUPE_TRY(at.group.all_reduce(in, out));
         TROUPE_TRY(at.group.all_reduce(same, same));
         std::string& text = wrong[static_cast<size_t>(rank)];
-        compare(at.fetch(out), [&](int64_t i) { return sum(size, i); }, text);
-        compare(at.fetch(same), [&](int64_t i) { return sum(size, i); }, text);
+        compare(
+            at.fetch(out), [&](int64_t i) { return sum(size, i); }, text);
+        compare(
+            at.fetch(same), [&](int64_t i) { return sum(size, i); }, text);
       }
       return {};
     };
@@ -114,9 +116,11 @@ void check_reduce_scatter_and_all_gather(const Kind& kind) {
         Tensor mine = at.place(Tensor::zeros({part.count()})), whole = at.place(Tensor::zeros({count}));
         TROUPE_TRY(at.group.reduce_scatter(at.place(values(rank, count)), mine));
         std::string& text = wrong[static_cast<size_t>(rank)];
-        compare(at.fetch(mine), [&](int64_t i) { return sum(size, part.begin + i); }, text);
+        compare(
+            at.fetch(mine), [&](int64_t i) { return sum(size, part.begin + i); }, text);
         TROUPE_TRY(at.group.all_gather(mine, whole));
-        compare(at.fetch(whole), [&](int64_t i) { return sum(size, i); }, text);
+        compare(
+            at.fetch(whole), [&](int64_t i) { return sum(size, i); }, text);
       }
       return {};
     };
@@ -129,7 +133,8 @@ void check_broadcast(const Kind& kind) {
       for (int root = 0; root < size; ++root) {
         Tensor t = at.place(values(rank, 777));
         TROUPE_TRY(at.group.broadcast(t, root));
-        compare(at.fetch(t), [&](int64_t i) { return value(root, i); }, wrong[static_cast<size_t>(rank)]);
+        compare(
+            at.fetch(t), [&](int64_t i) { return value(root, i); }, wrong[static_cast<size_t>(rank)]);
       }
       return {};
     };
@@ -146,7 +151,8 @@ void check_disagreement(const Kind& kind) {
       const Status first = at.group.all_reduce(odd, odd);
       Tensor even = at.place(values(rank, 100));
       if (const Status again = at.group.all_reduce(even, even); !again) return again;
-      compare(at.fetch(even), [&](int64_t i) { return sum(size, i); }, wrong[static_cast<size_t>(rank)]);
+      compare(
+          at.fetch(even), [&](int64_t i) { return sum(size, i); }, wrong[static_cast<size_t>(rank)]);
       return first;
     });
     for (const Status& status : statuses) {
@@ -189,7 +195,9 @@ BOOST_AUTO_TEST_CASE(ThreadRanksHearThatTheyDisagree) { check_disagreement(threa
 BOOST_AUTO_TEST_CASE(ThreadRanksEndWithTheReasonOfAnAbort) { check_abort(threads()); }
 
 BOOST_AUTO_TEST_CASE(NcclAllReduces, TROUPE_GPU_TEST(1)) { check_all_reduce(nccl()); }
-BOOST_AUTO_TEST_CASE(NcclReduceScattersAndAllGathers, TROUPE_GPU_TEST(1)) { check_reduce_scatter_and_all_gather(nccl()); }
+BOOST_AUTO_TEST_CASE(NcclReduceScattersAndAllGathers, TROUPE_GPU_TEST(1)) {
+  check_reduce_scatter_and_all_gather(nccl());
+}
 BOOST_AUTO_TEST_CASE(NcclBroadcasts, TROUPE_GPU_TEST(1)) { check_broadcast(nccl()); }
 BOOST_AUTO_TEST_CASE(NcclRanksHearThatTheyDisagree, TROUPE_GPU_TEST(2)) { check_disagreement(nccl()); }
 BOOST_AUTO_TEST_CASE(NcclRanksEndWithTheReasonOfAnAbort, TROUPE_GPU_TEST(2)) { check_abort(nccl()); }

@@ -32,7 +32,12 @@ class Noise final : public nn::Dataset {
 };
 
 nn::ModelSpec cnn_spec() {
-  return {.kind = "cnn", .input = {1, 8, 8}, .classes = 3, .hidden = {8}, .channels = {4, 6}, .dropout = 0.2,
+  return {.kind = "cnn",
+          .input = {1, 8, 8},
+          .classes = 3,
+          .hidden = {8},
+          .channels = {4, 6},
+          .dropout = 0.2,
           .batch_norm = true};
 }
 
@@ -106,9 +111,9 @@ BOOST_AUTO_TEST_CASE(TrainingOnALateDeviceEqualsTheCpuBitForBit) {
     BOOST_TEST(got.losses == expected.losses, boost::test_tools::per_element());
     BOOST_TEST(got.order == expected.order, boost::test_tools::per_element());
     for (size_t layer = 0; layer < expected.weights.size(); ++layer)
-      BOOST_TEST(std::memcmp(got.weights[layer].raw(), expected.weights[layer].raw(), expected.weights[layer].bytes()) ==
-                     0,
-                 "seed " << seed << ", layer " << layer);
+      BOOST_TEST(
+          std::memcmp(got.weights[layer].raw(), expected.weights[layer].raw(), expected.weights[layer].bytes()) == 0,
+          "seed " << seed << ", layer " << layer);
   }
 }
 

@@ -175,12 +175,22 @@ BOOST_AUTO_TEST_CASE(LinearLayersEqualTheCpusWhereverTheirBiasLies, TROUPE_GPU_T
 }
 
 BOOST_AUTO_TEST_CASE(AStepOfAnMlpEqualsTheCpus, TROUPE_GPU_TEST(1)) {
-  check_step({.kind = "mlp", .input = {50}, .classes = 10, .hidden = {64, 32}, .activation = "gelu", .dropout = 0.3,
+  check_step({.kind = "mlp",
+              .input = {50},
+              .classes = 10,
+              .hidden = {64, 32},
+              .activation = "gelu",
+              .dropout = 0.3,
               .layer_norm = true});
 }
 
 BOOST_AUTO_TEST_CASE(AStepOfACnnEqualsTheCpus, TROUPE_GPU_TEST(1)) {
-  check_step({.kind = "cnn", .input = {3, 16, 16}, .classes = 10, .hidden = {32}, .channels = {8, 16}, .dropout = 0.2,
+  check_step({.kind = "cnn",
+              .input = {3, 16, 16},
+              .classes = 10,
+              .hidden = {32},
+              .channels = {8, 16},
+              .dropout = 0.2,
               .batch_norm = true});
 }
 

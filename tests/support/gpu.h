@@ -5,8 +5,7 @@
 
 namespace troupe::test {
 
-/// For tests of a real device: boost::unit_test::precondition(NeedsGpus(1)) skips them where there are too few, and says
-/// why. Their label is `gpu`.
+/// For tests of real devices, which are skipped where there are too few, with the reason. Use TROUPE_GPU_TEST.
 struct NeedsGpus {
   explicit NeedsGpus(size_t count) : count(count) {}
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
@@ -44,5 +43,5 @@ inline Tensor to_host(Stream& stream, const Tensor& device) {
 }  // namespace troupe::test
 
 /// The decorators of a test that needs `count` devices.
-#define TROUPE_GPU_TEST(count)              \
-  *boost::unit_test::label("gpu") *boost::unit_test::precondition(troupe::test::NeedsGpus(count))
+#define TROUPE_GPU_TEST(count) \
+  *boost::unit_test::label("gpu") * boost::unit_test::precondition(troupe::test::NeedsGpus(count))

@@ -9,10 +9,10 @@
 #include <troupe/kernels/ops/internal/op_list.h>
 #include <troupe/kernels/tensor/internal/block_cache.h>
 
-/// A device that is not there, for tests of what submits to devices. It computes as the CPU does, but late: each stream is
-/// a thread that waits a little before everything it does. Like a GPU it keeps nothing alive that kernels use, and its
-/// memory goes from a tensor that is dropped to the next one at once, so that whoever forgets an order between streams, or
-/// drops something early, gets wrong numbers.
+/// A device that is not there, for tests of what submits to devices. It computes as the CPU does, but late: each stream
+/// is a thread that waits a little before much of what it does. Like a GPU it keeps nothing alive that kernels use, and
+/// its memory goes from a tensor that is dropped to the next one at once. So whoever forgets an order between streams,
+/// or drops something early, gets wrong numbers.
 namespace troupe::test {
 
 class HostBlocks final : public BlockSource {
@@ -107,10 +107,7 @@ inline Tensor seen_by_kernel(const Tensor& t) {
   return Tensor(std::move(buffer), 0, t.shape(), t.dtype());
 }
 template <class T>
-  requires(!std::same_as<T, Tensor>)
-T seen_by_kernel(const T& value) {
-  return value;
-}
+requires(!std::same_as<T, Tensor>) T seen_by_kernel(const T& value) { return value; }
 
 template <auto member>
 struct Late;

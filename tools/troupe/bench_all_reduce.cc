@@ -78,7 +78,8 @@ class Bench {
     // Thread ranks read each input once and write each output once: 2 bytes moved for each byte of each rank.
     const double ceiling = device_.is_cpu() ? host_copy_rate(ranks_) : 0;
     std::cout << "all-reduce, " << ranks_ << " ranks on " << device_.name() << "\n     size        us   algorithm"
-              << "       bus  GB/s" << (ceiling > 0 ? cat("   of copies at ", column(ceiling / 1e9), " GB/s") : "") << '\n';
+              << "       bus  GB/s" << (ceiling > 0 ? cat("   of copies at ", column(ceiling / 1e9), " GB/s") : "")
+              << '\n';
     for (int64_t bytes = 4 << 10; bytes <= 64 << 20; bytes *= 4) {
       const double seconds = seconds_for(bytes);
       const double rate = static_cast<double>(bytes) / seconds;

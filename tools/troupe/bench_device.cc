@@ -31,7 +31,9 @@ void add_device_arguments(CLI::App& command, DeviceArguments& arguments) {
   command.add_option("--device", arguments.device, "What is measured; auto is a GPU where there is one")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
       ->capture_default_str();
-  command.add_option("--threads", arguments.threads, "Threads of the CPU")->check(CLI::Range(1, 4096))->capture_default_str();
+  command.add_option("--threads", arguments.threads, "Threads of the CPU")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   command.add_option("--matmul", arguments.matmul, "How a GPU rounds the factors of f32 products")
       ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
       ->capture_default_str();

@@ -15,8 +15,8 @@ struct DeviceArguments {
 };
 void add_device_arguments(CLI::App& command, DeviceArguments& arguments);
 
-/// A device and a stream of it. Throws std::invalid_argument where it is not there; "auto" then takes the CPU and prints
-/// so.
+/// A device and a stream of it. Throws std::invalid_argument where it is not there; "auto" then takes the CPU and
+/// prints so.
 struct BenchDevice {
   std::shared_ptr<troupe::Backend> backend;
   std::unique_ptr<troupe::Stream> stream;

@@ -37,8 +37,8 @@ double rate_of(BenchDevice& device, DType dtype, int64_t m, int64_t n, int64_t k
     stream.copy(bits.view(0, {m, k}), a);
     stream.copy(bits.view(0, {k, n}), b);
   }
-  const double seconds = seconds_of(
-      stream, [&] { device.backend->ops().gemm(stream, ops::Trans::no, ops::Trans::no, a, b, 0, c); });
+  const double seconds =
+      seconds_of(stream, [&] { device.backend->ops().gemm(stream, ops::Trans::no, ops::Trans::no, a, b, 0, c); });
   return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / seconds;
 }
 
@@ -61,7 +61,8 @@ void measure(const Arguments& arguments) {
   BenchDevice device = open_device(arguments.device);
   std::cout << "gemm on " << device.name() << '\n';
   std::vector<int64_t> sizes = arguments.sizes;
-  if (sizes.empty()) sizes = device.is_cpu() ? std::vector<int64_t>{256, 512, 1024} : std::vector<int64_t>{1024, 4096, 8192};
+  if (sizes.empty())
+    sizes = device.is_cpu() ? std::vector<int64_t>{256, 512, 1024} : std::vector<int64_t>{1024, 4096, 8192};
   print_table(device, DType::f32, sizes);
   if (!device.is_cpu()) print_table(device, DType::bf16, sizes);
 }

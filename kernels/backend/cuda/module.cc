@@ -57,8 +57,8 @@ class CudaBackend final : public Backend {
  private:
   Status check_device(int device) const {
     if (device >= 0 && static_cast<size_t>(device) < devices_.size()) return {};
-    return fail(ErrorKind::invalid, cat("CUDA device ", device, " is asked for; there are ", devices_.size(),
-                                        " (0 to ", devices_.size() - 1, ")"));
+    return fail(ErrorKind::invalid, cat("CUDA device ", device, " is asked for; there are ", devices_.size(), " (0 to ",
+                                        devices_.size() - 1, ")"));
   }
 
   std::vector<DeviceFacts> devices_;
@@ -67,8 +67,9 @@ class CudaBackend final : public Backend {
 
 Error make(const ModuleAbi& program, std::shared_ptr<Backend>& made) {
   if (program != ModuleAbi{})
-    return {ErrorKind::missing, "libtroupe_cuda.so was built for another version of Troupe than this program; build "
-                                "both from the same sources"};
+    return {ErrorKind::missing,
+            "libtroupe_cuda.so was built for another version of Troupe than this program; build "
+            "both from the same sources"};
   auto devices = find_devices();
   if (!devices) return devices.error();
   made = std::make_shared<CudaBackend>(std::move(*devices));

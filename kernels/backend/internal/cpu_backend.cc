@@ -46,7 +46,8 @@ class CpuBackend final : public Backend {
 
  private:
   static tl::unexpected<Error> no_such_groups() {
-    return fail(ErrorKind::missing, "CPU ranks of several processes have no collectives; let servers add their gradients");
+    return fail(ErrorKind::missing,
+                "CPU ranks of several processes have no collectives; let servers add their gradients");
   }
 
   std::vector<DeviceFacts> devices_;

@@ -20,14 +20,10 @@ CollectiveCall checked(CollectiveCall call, const Tensor& out) {
 
 const char* name_of(CollectiveOperation operation) {
   switch (operation) {
-    case CollectiveOperation::all_reduce:
-      return "all_reduce";
-    case CollectiveOperation::reduce_scatter:
-      return "reduce_scatter";
-    case CollectiveOperation::all_gather:
-      return "all_gather";
-    case CollectiveOperation::broadcast:
-      return "broadcast";
+    case CollectiveOperation::all_reduce: return "all_reduce";
+    case CollectiveOperation::reduce_scatter: return "reduce_scatter";
+    case CollectiveOperation::all_gather: return "all_gather";
+    case CollectiveOperation::broadcast: return "broadcast";
   }
   return "?";
 }

@@ -13,12 +13,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatienceToLeave = std::chrono::seconds(2);
 
-// Small collectives take some microseconds, large ones milliseconds: look often at first, then leave the core to others.
+// Small collectives take microseconds, large ones milliseconds: look often at first, then leave the core to others.
 class Pauses {
  public:
   void pause() {
-    if (Clock::now() - begin_ < std::chrono::microseconds(200)) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (Clock::now() - begin_ < std::chrono::microseconds(200))
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   bool longer_than(Clock::duration time) const { return Clock::now() - begin_ > time; }
 

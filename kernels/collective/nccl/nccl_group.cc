@@ -31,8 +31,8 @@ ncclResult_t for_parts(const CollectiveCall& call, int size, const Body& body) {
   for (int rank = 0; rank < size; ++rank) {
     const Part part = part_of(call.count, rank, size);
     if (part.count() == 0) continue;
-    const ncclResult_t result = body(rank, static_cast<size_t>(part.begin) * size_of(call.dtype),
-                                     static_cast<size_t>(part.count()));
+    const ncclResult_t result =
+        body(rank, static_cast<size_t>(part.begin) * size_of(call.dtype), static_cast<size_t>(part.count()));
     if (first == ncclSuccess) first = result;
   }
   const ncclResult_t ended = ncclGroupEnd();
@@ -43,8 +43,7 @@ ncclResult_t submit(const CollectiveCall& call, int rank, int size, ncclComm_t c
   const ncclDataType_t type = nccl_type(call.dtype);
   const auto count = static_cast<size_t>(call.count);
   switch (call.operation) {
-    case CollectiveOperation::all_reduce:
-      return ncclAllReduce(call.in, call.out, count, type, ncclSum, comm, stream);
+    case CollectiveOperation::all_reduce: return ncclAllReduce(call.in, call.out, count, type, ncclSum, comm, stream);
     case CollectiveOperation::reduce_scatter:
       if (equal_parts(call.count, size))
         return ncclReduceScatter(call.in, call.out, count / static_cast<size_t>(size), type, ncclSum, comm, stream);
@@ -58,8 +57,7 @@ ncclResult_t submit(const CollectiveCall& call, int rank, int size, ncclComm_t c
       return for_parts(call, size, [&](int owner, size_t offset, size_t elements) {
         return ncclBroadcast(call.in, call.out + offset, elements, type, owner, comm, stream);
       });
-    case CollectiveOperation::broadcast:
-      return ncclBroadcast(call.in, call.out, count, type, call.root, comm, stream);
+    case CollectiveOperation::broadcast: return ncclBroadcast(call.in, call.out, count, type, call.root, comm, stream);
   }
   return ncclInvalidArgument;
 }
@@ -120,19 +118,28 @@ class NcclCommunicator final : public Communicator {
       call.mistake = cat("memory that is not on CUDA device ", device.index);
     TROUPE_TRY(agree(call));
     if (call.count == 0) return {};
-    Status status = comm_->run(
-        name_of(call.operation), [&](ncclComm_t comm, cudaStream_t stream) { return submit(call, rank_, size_, comm, stream); },
-        [this] { return aborted(); });
+    Status status = run(call);
     // Those who wait on the device for this rank are told.
     if (!status) abort(status.error().message);
     return status;
   }
 
+  Status run(const CollectiveCall& call) {
+    try {
+      return comm_->run(
+          name_of(call.operation),
+          [&](ncclComm_t comm, cudaStream_t stream) { return submit(call, rank_, size_, comm, stream); },
+          [this] { return aborted(); });
+    } catch (const std::exception& e) {
+      return fail(ErrorKind::failed, e.what());
+    }
+  }
+
   Status agree(const CollectiveCall& call) {
     if (!table_)
-      return call.mistake.empty() ? Status()
-                                  : fail(ErrorKind::invalid, cat("rank ", rank_, " calls ", describe(call), " with ",
-                                                                 call.mistake));
+      return call.mistake.empty()
+                 ? Status()
+                 : fail(ErrorKind::invalid, cat("rank ", rank_, " calls ", describe(call), " with ", call.mistake));
     TROUPE_TRY(table_->meet(rank_, call));
     auto problem = disagreement(table_->calls);
     table_->barrier.meet();
@@ -159,8 +166,9 @@ struct Making {
 std::unique_ptr<NcclComm> with_stream(ncclComm_t& comm, int device) {
   StreamOptions options;
   options.device = device;
-  auto stream = std::make_unique<cuda::CudaStream>(options, std::make_shared<BlockCache>(cuda::make_device_memory(device)),
-                                                   std::make_shared<BlockCache>(cuda::make_pinned_memory()));
+  auto stream =
+      std::make_unique<cuda::CudaStream>(options, std::make_shared<BlockCache>(cuda::make_device_memory(device)),
+                                         std::make_shared<BlockCache>(cuda::make_pinned_memory()));
   return std::make_unique<NcclComm>(std::exchange(comm, nullptr), std::move(stream));
 }
 
@@ -205,8 +213,9 @@ Status same_plan(NcclCommunicator& group, uint64_t plan) {
   for (int i = 0; i < 4; ++i) {
     const double sum = host.data<double>()[i], squares = host.data<double>()[4 + i];
     if (sum * sum != group.size() * squares)
-      return fail(ErrorKind::invalid, "the ranks of a group do not plan the same collectives (layers, sizes and order "
-                                      "must be the same everywhere); start all processes with the same config");
+      return fail(ErrorKind::invalid,
+                  "the ranks of a group do not plan the same collectives (layers, sizes and order "
+                  "must be the same everywhere); start all processes with the same config");
   }
   return {};
 }
@@ -224,8 +233,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> make_nccl_group(std::span<con
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < size; ++rank) {
     const auto i = static_cast<size_t>(rank);
-    ranks.push_back(
-        std::make_unique<NcclCommunicator>(with_stream(making.comms[i], devices[i]), rank, size, table));
+    ranks.push_back(std::make_unique<NcclCommunicator>(with_stream(making.comms[i], devices[i]), rank, size, table));
   }
   return ranks;
 }
@@ -248,8 +256,8 @@ Result<std::unique_ptr<Communicator>> join_nccl_group(const GroupKey& key, const
   std::memcpy(&id, key.data(), sizeof id);
   Making making(1);
   TROUPE_TRY(begin(making, id, {&where.device, 1}, where.rank, where.size));
-  auto joined = std::make_unique<NcclCommunicator>(with_stream(making.comms[0], where.device), where.rank, where.size,
-                                                   nullptr);
+  auto joined =
+      std::make_unique<NcclCommunicator>(with_stream(making.comms[0], where.device), where.rank, where.size, nullptr);
   TROUPE_TRY(same_plan(*joined, where.plan));
   return joined;
 }

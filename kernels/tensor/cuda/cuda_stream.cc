@@ -131,8 +131,8 @@ void CudaStream::then(std::function<void(Status)> done) {
   // The text is made here: a callback may ask CUDA for nothing.
   const Callback tell = [done = std::move(done), op = op_, device = device().index](cudaError_t error) {
     if (error == cudaSuccess) return done({});
-    done(fail(ErrorKind::failed, cat("CUDA device ", device, " failed with ", describe(error),
-                                     "; the last op submitted was ", op)));
+    done(fail(ErrorKind::failed,
+              cat("CUDA device ", device, " failed with ", describe(error), "; the last op submitted was ", op)));
   };
   const cudaError_t error = add_callback(stream_, tell);
   if (error != cudaSuccess) tell(error);  // it will not be called
@@ -149,6 +149,7 @@ Status CudaStream::wait() {
 void CudaStream::wait_for(CudaStream& earlier) {
   earlier.check(cudaEventRecord(earlier.here_.get(), earlier.stream_));
   check(cudaStreamWaitEvent(stream_, earlier.here_.get(), 0));
+  op_ = earlier.op_;  // what fails there fails here next
 }
 
 void CudaStream::begin_op(const char* name) {

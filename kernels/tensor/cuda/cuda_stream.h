@@ -25,13 +25,13 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// A stream of one CUDA device. Work is submitted and the call returns; a thread at a time submits, as with every stream.
+/// A stream of one CUDA device. Work is submitted and the call returns; one thread at a time submits.
 ///
 /// Memory comes from caches that outlive the stream in the buffers they made (internal/block_cache.h). A copy between
 /// the device and host memory that is not pinned goes through pinned blocks: what is read has been read when `copy`
 /// returns, what is written is written once the stream has come to it. What a copy uses is held until it has run.
 ///
-/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the last op submitted, which
+/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the last op submitted. That
 /// is the one at fault only where every op is waited for (CUDA_LAUNCH_BLOCKING=1 in the environment does that).
 class CudaStream final : public Stream {
  public:

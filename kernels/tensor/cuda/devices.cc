@@ -21,10 +21,8 @@ std::string advice(cudaError_t error) {
     case cudaErrorInsufficientDriver:
     case cudaErrorStubLibrary:
       return "no NVIDIA driver is installed, or one older than the CUDA runtime needs; install a newer driver";
-    case cudaErrorNoDevice:
-      return "the driver sees no device; look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
-    default:
-      return "the driver is there and does not answer; look at nvidia-smi and at the system's log";
+    case cudaErrorNoDevice: return "the driver sees no device; look at nvidia-smi and at CUDA_VISIBLE_DEVICES";
+    default: return "the driver is there and does not answer; look at nvidia-smi and at the system's log";
   }
 }
 

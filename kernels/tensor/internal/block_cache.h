@@ -25,12 +25,12 @@ class BlockSource {
 };
 
 /// Freed blocks, kept for whoever asks for as much next: a training step asks for the same sizes again and again, and a
-/// block from the driver costs as much as a kernel. Blocks are of four sizes an octave, so that a fifth at most is slack.
+/// block from the driver costs as much as a kernel. Blocks are of four sizes an octave: a fifth at most is slack.
 ///
 /// A buffer of device memory goes back with its last reference while kernels that use it may still run: the cache of a
 /// stream is for what that stream runs later. Another stream that uses such a buffer is ordered before the buffer goes,
-/// or holds it until it has run. Thread-safe; lives as long as its buffers. Going back calls nothing of CUDA, so that it
-/// may happen in a stream's callback.
+/// or holds it until it has run. Thread-safe; lives as long as its buffers. Going back calls nothing of CUDA: it may
+/// happen in a stream's callback.
 class BlockCache : public std::enable_shared_from_this<BlockCache> {
  public:
   explicit BlockCache(std::shared_ptr<BlockSource> source) : source_(std::move(source)) {}
