@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include <troupe/actors/combine_pushes.h>
 #include <troupe/actors/node.h>
 #include <troupe/actors/system_config.h>
 #include <troupe/actors/workshop.h>
@@ -32,7 +33,7 @@ struct NodeRun::Impl {
 Result<Prepared> NodeRun::Impl::prepare(const NodeRunParts& parts, const ps::Welcome& welcome) try {
   Result<ClusterParts> made = parts.prepare(welcome);
   if (!made) return tl::unexpected<Error>(made.error());
-  made->transport = parts.transport;
+  made->transport = combine_pushes(system, parts.transport, made->coordinator);
   made->retry_interval = parts.retry_interval;
   const ps::CoordinatorOptions& c = made->coordinator;
   Prepared prepared;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/param/combined_push.h>
 
 namespace troupe::ps {
 namespace {
@@ -157,7 +158,7 @@ Status check_push(const Push& push, const Layout& layout, ServerId server) {
   if (push.samples < 0 || push.samples > kMaxSamples) return malformed(push.samples, " samples cannot be");
   if (!std::isfinite(push.scale) || push.scale < 0) return malformed("scale ", push.scale, " cannot be");
   const size_t expected = push.samples > 0 ? parcel.slices.size() : 0;
-  if (push.gradients.size() != expected)
+  if (push.gradients.size() != expected && covered_by(push, parcel.slices.size()).empty())
     return malformed(push.gradients.size(), " gradients over ", push.samples, " samples, expected ", expected);
   for (size_t i = 0; i < expected; ++i)
     TROUPE_TRY(check_floats(push.gradients[i], layout.slices[parcel.slices[i]].count(), "gradient"));

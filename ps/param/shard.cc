@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/combined_push.h>
 #include <troupe/ps/param/consistency.h>
 #include <troupe/ps/param/holdings.h>
 #include <troupe/ps/param/layer_counts.h>
@@ -279,13 +280,21 @@ struct Shard::Impl : Holdings {
     if (policy.aggregates() ? push.step != p.version : push.step - owed > kMaxStepsAhead)
       return refuse_malformed(
           cat("step ", push.step, " of parcel ", push.parcel, " at version ", p.version, ", clock ", owed));
+    for (const WorkerId other : covered(push))
+      if (other == worker || !policy.aggregates() || other >= workers.size() || !p.clock.present(other) ||
+          p.clock.at(other) != push.step)
+        return refuse_malformed(cat("it covers worker ", other, ", who does not owe step ", push.step));
     const Event event{Event::Kind::push, worker, push.parcel, push.step};
     if (policy.immediate() && !replaying_store && order.must_wait(event)) return order.hold(event, e);
     if (promise(generation, e)) take(e, push);
   }
 
-  // This step of the worker has been counted: the same push again, or the step of a restarted worker. The latter's
-  // sequence is new and must be taken, in the store too, or the window would stay behind it.
+  std::vector<WorkerId> covered(const Push& push) const {
+    return covered_by(push, layout->parcels[push.parcel].slices.size());
+  }
+
+  // This step of the worker has been counted: the same push again, that of a covered worker, or the step of a restarted
+  // one. The sequence of the latter two is new and must be taken, in the store too, or the window would stay behind it.
   void on_repeated(const Envelope& e, const Push& push, PushWindow::Place place) {
     if (place == PushWindow::Place::fresh) {
       Push bare = push;
@@ -294,7 +303,8 @@ struct Shard::Impl : Holdings {
       if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
       workers[e.from.index].window.take(push.sequence);
     }
-    ++duplicates_dropped;
+    const bool covered_before = place == PushWindow::Place::fresh && push.samples == 0;
+    if (!covered_before) ++duplicates_dropped;
     acknowledge(e, push);
   }
 
@@ -307,7 +317,12 @@ struct Shard::Impl : Holdings {
     acknowledge(e, push);
     if (layout->parcels[push.parcel].policy.aggregates()) {
       counts.pushed(*layout, push, std::nullopt);
-      p.pending[worker] = {push.samples, push.schedule_step, push.gradients, push.finite};
+      const auto gradients = gradients_of(push, layout->parcels[push.parcel].slices.size());
+      p.pending[worker] = {push.samples, push.schedule_step, {gradients.begin(), gradients.end()}, push.finite};
+      for (const WorkerId other : covered(push)) {
+        p.clock.advance(other, push.step + 1);
+        p.pending[other] = {0, push.schedule_step, {}, true};
+      }
       settle(push.parcel, p);
     } else {
       apply_at_once(worker, push, p);

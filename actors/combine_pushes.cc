@@ -1,0 +1,35 @@
+#include <troupe/actors/combine_pushes.h>
+
+#include <set>
+
+#include <troupe/actors/actor_queue.h>
+#include <troupe/ps/param/layer_names.h>
+#include <troupe/ps/transport/combining_transport.h>
+
+namespace troupe {
+namespace {
+
+void add_all_reduced(std::set<ps::LayerId>& layers, const std::vector<ps::Policy>& policies) {
+  for (size_t layer = 0; layer < policies.size(); ++layer)
+    if (policies[layer].mode == ps::Mode::all_reduce) layers.insert(static_cast<ps::LayerId>(layer));
+}
+
+}  // namespace
+
+std::shared_ptr<ps::Transport> combine_pushes(caf::actor_system& system, std::shared_ptr<ps::Transport> next,
+                                              const ps::CoordinatorOptions& options) {
+  std::set<ps::LayerId> layers;
+  add_all_reduced(layers, options.policies);
+  for (const ps::PolicyChange& change : options.changes)
+    if (const auto later = ps::resolve_policies(ps::layer_names(options.layers), change.rules))
+      add_all_reduced(layers, *later);
+  if (layers.empty()) return next;
+  ps::CombiningOptions combining;
+  combining.combines = [layers](ps::LayerId layer) { return layers.contains(layer); };
+  combining.later = [queue = make_actor_queue(system, "combine")](std::function<void()> sum) {
+    queue->submit(std::move(sum));
+  };
+  return std::make_shared<ps::CombiningTransport>(std::move(next), std::move(combining));
+}
+
+}  // namespace troupe
