@@ -184,8 +184,8 @@ BOOST_AUTO_TEST_CASE(AfterASumThatMayBeStoredNobodyNewIsTakenIn) {
   w.push(0, 1, 1);
   w.push(1, 1, 2);
   w.pushed();
-  w.move_away(1);  // what was said may be stored or not
   w.pull(2, 1);
+  w.move_away(1);  // what was said may be stored or not
   w.push(2, 1, 4);
   BOOST_TEST(w.pushed() == "0: 1 of 1, 2: 4 of 1");
 }
