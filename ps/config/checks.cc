@@ -31,9 +31,12 @@ struct Checker {
   }
   /// `key` was changed and `useful` is false: it does nothing, because of `other`.
   void idle_unless(bool useful, const char* key, const char* other) {
+    if (!useful && changed(key)) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+  }
+  /// A resolved config gives every key, also those that nobody touched.
+  bool changed(const char* key) const {
     const Setting& setting = *find_setting(key);
-    const bool changed = sources.given(key) && value_text(setting, c) != value_text(setting, RunConfig{});
-    if (!useful && changed) warnings.push_back(cat(term(key), " has no effect with ", term(other)));
+    return sources.given(key) && value_text(setting, c) != value_text(setting, RunConfig{});
   }
 
   void name() {
@@ -205,7 +208,7 @@ struct Checker {
   void reduction() {
     const bool reduced = std::ranges::any_of(c.update, [](const auto& r) { return r.policy.mode == Mode::all_reduce; });
     for (const char* key : {"parallel.bucket_bytes", "parallel.reduce_threads"})
-      if (!reduced && sources.given(key)) warnings.push_back(cat(term(key), " has no effect: no layer is all-reduced"));
+      if (!reduced && changed(key)) warnings.push_back(cat(term(key), " has no effect: no layer is all-reduced"));
   }
 
   void trace() {

@@ -176,6 +176,7 @@ void CoordinatorCore::replace(Effects& out, WorkerId w) {
   for (WorkerId v = first; v < last; ++v) {
     slots_[v].special = std::move(uploads[v - first]);
     if (evaluation) slots_[v].special.push_back(*evaluation);
+    if (v != w && membership_.workers[v] != 0) send(out, worker(v), Finish{});  // waits for a neighbour that is gone
     vacate(v);
     membership_.workers[v] = ++last_worker_[v];
   }

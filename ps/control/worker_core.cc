@@ -159,7 +159,9 @@ WorkerCore::Effects WorkerCore::tick() {
     send(out, {Role::server, server, membership_.servers[server]}, install);
   for (const auto& [number, done] : unacked_done_) to_coordinator(out, done);
   if (partial_) to_coordinator(out, *partial_);
-  if (!waiting_) to_coordinator(out, WorkRequest{next_number_});
+  // A stage may have its next piece of work and wait for a neighbour alone: whoever replaced it has told nobody but the
+  // coordinator, which answers.
+  if (!waiting_ || layout().stages > 1) to_coordinator(out, WorkRequest{waiting_ ? next_number_ - 1 : next_number_});
   return out;
 }
 
