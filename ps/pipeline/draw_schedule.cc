@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/metrics/human.h>
@@ -97,11 +98,14 @@ std::string draw_text(const Schedule& s, const Timing& timing, size_t most_colum
 
 std::string draw_svg(const Schedule& s, const Timing& timing) {
   TROUPE_CHECK(timing.spans.size() == s.stages, "a timing without spans");
-  double shortest = last_end(timing);
+  std::vector<double> lengths{last_end(timing)};
   for (const auto& spans : timing.spans)
     for (const Span& span : spans)
-      if (drawn(span)) shortest = std::min(shortest, span.end - span.begin);
-  const double end = last_end(timing), scale = std::min(kUnit / shortest, kMostWidth / end);
+      if (drawn(span)) lengths.push_back(span.end - span.begin);
+  // The usual action has the usual width, whatever the shortest has.
+  std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2));
+  const double usual = lengths[lengths.size() / 2];
+  const double end = last_end(timing), scale = std::min(kUnit / usual, kMostWidth / end);
   const double width = kLeft + end * scale + 10, height = kTop + kRow * s.stages + 10;
   std::string text = cat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", fixed(std::max(width, 620.0), 0), "\" height=\"", height,
