@@ -68,7 +68,9 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
   if (news) {
     if (const Status possible = check(membership); !possible)
       return to_coordinator(out, Fault{cat(options_.self, ": ", possible.error().message)});
-    if (membership.workers[options_.self.index] != options_.self.incarnation) {
+    const Incarnation here = membership.workers[options_.self.index];
+    if (here != 0 && here < options_.self.incarnation) return;  // overtaken by the start of this actor
+    if (here != options_.self.incarnation) {
       out.finished = true;  // somebody else fills this slot now
       return;
     }
@@ -149,7 +151,11 @@ void WorkerCore::on(Effects& out, const Refused& refused) {
 
 WorkerCore::Effects WorkerCore::tick() {
   Effects out;
-  if (!membership_.layout) return out;
+  if (!membership_.layout) {
+    // One that was replaced before it was invited hears it in the answer.
+    to_coordinator(out, WorkRequest{next_number_});
+    return out;
+  }
   for (const Parcel& parcel : layout().parcels) {
     const ParcelState& state = parcels_[parcel.id];
     if (state.unacked) send(out, server_of(parcel.id), *state.unacked);
