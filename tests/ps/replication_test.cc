@@ -267,6 +267,7 @@ BOOST_AUTO_TEST_CASE(AnOlderServerIncarnationIsNotFollowed) {
   Pair pair;
   pair.world.options.self.incarnation = 3;
   pair.start();
+  pair.server->handle(pair.world.membership(0));
   pair.settle(pair.join());
   const ShardImage image = pair.server->shard().image();
   const Envelope old{
