@@ -138,6 +138,7 @@ Result<std::unique_ptr<Cluster>> Cluster::start(caf::actor_system& system, Clust
     its.recovered = recovered;
     const CoordinatorActor actor = spawn_coordinator(system, std::move(its));
     caf::actor_cast<caf::actor>(actor)->attach_functor([watch, goes_on](const caf::error& reason) {
+      if (!reason) return;  // it has given way to another, and said so
       if (!goes_on || !goes_on(describe(reason))) watch->coordinator_ended(reason);
     });
     return actor;

@@ -117,6 +117,16 @@ BOOST_AUTO_TEST_CASE(AMembershipFromBeforeThisActorDoesNotFenceIt) {
   BOOST_TEST(only<MembershipAck>(world.admit(0)).size() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(AServerThatComesBackToAnEmptyStoreIsAFault) {
+  ShardWorld world({kSync});
+  world.options.self.incarnation = 2;
+  world.start();
+  const Outbox out = world.admit();
+  BOOST_TEST(only<MembershipAck>(out).empty());
+  BOOST_TEST_REQUIRE(only<Fault>(out).size() == 1u);
+  BOOST_TEST(only<Fault>(out)[0].what.find("its store is empty though the run is under way") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(ANewLayoutWithoutAStepToGoOnFromIsAFault) {
   ShardWorld world({kSync, kSync});
   world.run();
@@ -249,15 +259,16 @@ BOOST_AUTO_TEST_CASE(PushesMayOvertakeEachOther) {
   for (SliceId s : {0, 1, 2}) BOOST_TEST(world.value(s) == -1);
 }
 
-// Those before it are on their way, or were lost with the server before this one.
-BOOST_AUTO_TEST_CASE(AFirstSequenceMayBeAnyAndWhatItOvertookIsTakenOnce) {
+BOOST_AUTO_TEST_CASE(ASequenceBelowTheWindowIsRefusedWhereItsStepIsNew) {
   ShardWorld world({kAsync, kAsync});
   world.run();
-  world.sent[0] = 64;
-  const Envelope early = world.push_of(0, 1, 0);
-  BOOST_TEST(only<PushAck>(world.push(0, 0, 0)).size() == 1u);
-  for (int again = 0; again < 2; ++again) BOOST_TEST(only<PushAck>(world.shard->handle(early)).size() == 1u);
-  BOOST_TEST(world.value(1) == -1);
+  const Envelope late = world.push_of(0, 0, 0);
+  world.sent[0] = 65;
+  BOOST_TEST(only<PushAck>(world.push(0, 1, 0)).size() == 1u);
+  const auto refused = only<Refused>(world.shard->handle(late));
+  BOOST_REQUIRE(refused.size() == 1u);
+  BOOST_TEST((refused[0].reason == Refused::Reason::malformed));
+  BOOST_TEST(world.value(0) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(TheWindowIsWideEnoughForALayoutOfManyParcels) {

@@ -78,15 +78,15 @@ bool Oracle::was_lost(const ps::Slice& s, ps::WorkerId worker, ps::Step step, st
 }
 
 void Oracle::check_reported(const ps::RunResult& result) {
-  auto reported = result.lost.begin();
+  std::vector<ps::LostRange> reported = result.lost;
   for (const ps::LostRange& loss : losses_) {
-    reported = std::find_if(reported, result.lost.end(), [&](const ps::LostRange& r) {
+    const auto found = std::ranges::find_if(reported, [&](const ps::LostRange& r) {
       return r.server == loss.server && r.layer == loss.layer && r.begin == loss.begin && r.end == loss.end &&
              r.from_step == loss.from_step && r.to_step == loss.to_step && r.updates == loss.updates &&
              r.updates_lost >= loss.updates_lost;
     });
-    if (reported == result.lost.end()) return violated("exactly-once", "a loss was not reported: " + describe(loss));
-    ++reported;
+    if (found == reported.end()) return violated("exactly-once", "a loss was not reported: " + describe(loss));
+    reported.erase(found);
   }
 }
 

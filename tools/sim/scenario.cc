@@ -159,7 +159,7 @@ void draw_coordinator_crashes(Scenario& scenario) {
   Random random(derive_seed(scenario.seed, "coordinator"));
   while (random.chance(0.3)) {
     Mishap mishap;
-    mishap.kind = random.chance(0.7) ? Mishap::Kind::crash_coordinator : Mishap::Kind::stop_coordinator;
+    mishap.kind = Mishap::Kind::crash_coordinator;
     mishap.for_us = between(random, 1, 100) * kMs;
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
@@ -240,10 +240,15 @@ void spread(Random& random, Scenario& s) {
   s.all_reduce = false;
   if (s.stages() == 1 && random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
   const std::vector<Mishap> before = std::exchange(s.mishaps, {});
-  for (const Mishap& m : before)
+  for (Mishap m : before) {
+    if (m.kind == Mishap::Kind::crash_coordinator && random.chance(0.4)) {
+      m.kind = Mishap::Kind::stop_coordinator;
+      m.for_us = between(random, kLeaseMs / 2, kLeaseMs) * kMs;  // all have heard of the other by then
+    }
     if (m.kind == Mishap::Kind::change_policies || m.kind == Mishap::Kind::stop ||
         m.kind == Mishap::Kind::crash_coordinator || m.kind == Mishap::Kind::stop_coordinator)
-      s.mishaps.push_back(m);
+      s.mishaps.push_back(std::move(m));
+  }
   bool has_left = false;
   for (int64_t i = random.chance(0.15) ? 0 : between(random, 1, 4); i > 0; --i) draw_host_mishap(random, s, has_left);
   for (; random.chance(0.3) && s.hosts.size() < 6; s.hosts.push_back(s.hosts[random.below(s.hosts.size())])) {

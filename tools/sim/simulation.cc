@@ -88,7 +88,9 @@ std::optional<Endpoint> Simulation::remaining() const {
   for (const auto& [who, handle] : attached_) {
     if (scenario_.over_hosts() ? who.role == Role::coordinator : who.role != Role::worker && who.role != Role::server)
       continue;
-    if (!replaced_.count(who)) newest = who;
+    const auto slot = newest_incarnation_.find({who.role, who.index});
+    const bool others = slot != newest_incarnation_.end() && slot->second > who.incarnation;
+    if (!replaced_.count(who) && !others) newest = who;
   }
   return newest;
 }

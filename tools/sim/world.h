@@ -163,7 +163,7 @@ class Simulation {
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
 
   caf::actor_system_config config_;
-  std::set<Endpoint> told_to_end_;
+  std::set<Endpoint> told_to_end_, members_;  // members: have heard of a generation
   std::map<std::pair<Role, uint32_t>, ps::Incarnation> newest_incarnation_, empty_since_;
   caf::scheduler::test_coordinator* scheduler_ = nullptr;
   caf::actor_clock::time_point start_;
