@@ -20,6 +20,11 @@ struct Hardware {
   double link_gb_per_s = 10;     ///< a device to others of its node, each way
   double network_gb_per_s = 1;   ///< a device to other nodes, each way: a node's links divided by its devices
   double latency_us = 10;        ///< of a message
+
+  /// Of each of `group` devices next to each other to the others: the links, where all are of one node.
+  double bytes_per_s(uint64_t group) const {
+    return 1e9 * (group <= static_cast<uint64_t>(devices_per_node) ? link_gb_per_s : network_gb_per_s);
+  }
 };
 
 /// Errors begin with NAME:LINE:COLUMN: an unknown key (with the nearest known one), a wrong type or range; or name the

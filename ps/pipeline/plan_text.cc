@@ -1,5 +1,6 @@
 #include <troupe/ps/pipeline/plan_text.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -21,7 +22,7 @@ std::string bytes(double value) { return human_bytes(std::llround(value)); }
 
 /// "12.3 ms": three digits that count.
 std::string duration(double seconds) {
-  if (seconds >= 9.95) return human_duration(seconds);
+  if (seconds >= 100) return human_duration(seconds);
   static constexpr std::array<std::pair<double, const char*>, 3> kUnits = {{{1, " s"}, {1e-3, " ms"}, {1e-6, " us"}}};
   for (const auto& [unit, name] : kUnits)
     if (seconds >= unit) return fixed(seconds / unit, seconds / unit < 100 ? 2 : 0) + name;
@@ -44,6 +45,13 @@ std::string chunks_text(const PlanTask& task, const Plan& plan) {
   return text;
 }
 
+/// How unequal the stages are.
+std::string busy_text(const Plan& plan) {
+  const auto [least, most] = std::minmax_element(plan.busy.begin(), plan.busy.end());
+  const auto stage = [&](auto at) { return cat("stage ", at - plan.busy.begin(), ' ', human_share(*at)); };
+  return cat("busiest ", stage(most), " of the time, least ", stage(least));
+}
+
 std::string memory_text(const PlanTask& task, const Plan& plan) {
   const MemoryPlan& m = plan.memory;
   const double room = task.hardware.memory_gb * 1e9;
@@ -56,8 +64,7 @@ std::string memory_text(const PlanTask& task, const Plan& plan) {
 std::string gradients_text(const PlanTask& task, const Plan& plan) {
   const double n = plan.composition.replicas;
   if (plan.composition.replicas == 1) return "one replica: nothing to exchange";
-  const bool one_node = plan.composition.devices() <= static_cast<uint64_t>(task.hardware.devices_per_node);
-  const double speed = (one_node ? task.hardware.link_gb_per_s : task.hardware.network_gb_per_s) * 1e9;
+  const double speed = task.hardware.bytes_per_s(plan.composition.devices());
   return cat(bytes(plan.gradient_bytes), " a device among ", plan.composition.replicas, " replicas: all-reduce ",
              duration(plan.gradient_exchange_s), "; by servers on as many machines more ",
              duration(servers_everywhere_s(plan.gradient_bytes, n, n, speed)), ", on a quarter as many ",
@@ -91,6 +98,7 @@ std::string plan_report(const PlanTask& task, const Plan& plan) {
                        plan.tflops_a_device > 0 ? cat(", ", fixed(plan.tflops_a_device, 2), " TFLOP/s a device") : ""));
   text += line("bubble", cat(duration(plan.bubble_s), ": ", human_share(plan.bubble_of_total), " of total time, ",
                              human_share(plan.bubble_of_ideal), " of ideal time"));
+  if (c.stages > 1) text += line("stages", busy_text(plan));
   text += line("gradients", gradients_text(task, plan));
   if (c.stages > 1)
     text += line("transfers",

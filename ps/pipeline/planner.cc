@@ -1,51 +1,16 @@
 #include <troupe/ps/pipeline/planner.h>
 
 #include <algorithm>
-#include <array>
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/pipeline/check_schedule.h>
 #include <troupe/ps/pipeline/collective_cost.h>
+#include <troupe/ps/pipeline/internal/layer_times.h>
+#include <troupe/ps/pipeline/memory_cost.h>
 #include <troupe/ps/pipeline/simulate.h>
 
 namespace troupe::ps {
 namespace {
-
-constexpr double kGiga = 1e9;
-
-/// Seconds of one pass over some layers.
-struct PassTime {
-  double arithmetic = 0, traffic = 0, exchange = 0;
-  double sum() const { return arithmetic + traffic + exchange; }
-  PassTime& operator+=(const PassTime& o) {
-    arithmetic += o.arithmetic, traffic += o.traffic, exchange += o.exchange;
-    return *this;
-  }
-};
-
-/// The three passes of one micro-batch.
-struct LayerTimes {
-  PassTime forward, backward_input, backward_weight;
-  LayerTimes& operator+=(const LayerTimes& o) {
-    forward += o.forward, backward_input += o.backward_input, backward_weight += o.backward_weight;
-    return *this;
-  }
-  PassTime all() const {
-    PassTime sum = forward;
-    return (sum += backward_input) += backward_weight;
-  }
-};
-
-/// Bytes a parameter on one device; `value` in weights and gradients each, the rest of 16 in the optimizer.
-struct StateBytes {
-  double weights, gradients, optimizer;
-  double sum() const { return weights + gradients + optimizer; }
-};
-
-StateBytes state_of(uint32_t zero, double replicas, double value) {
-  const auto shared_from = [&](uint32_t stage) { return zero >= stage ? replicas : 1; };
-  return {value / shared_from(3), value / shared_from(2), (16 - 2 * value) / shared_from(1)};
-}
 
 class Planner {
  public:
@@ -61,7 +26,7 @@ class Planner {
     auto schedule = planned_schedule();
     if (!schedule) return tl::unexpected(schedule.error());
     if (task_.gradients_first) schedule->fused_backward = false;
-    TROUPE_TRY(cut());
+    TROUPE_TRY(cut(schedule->chunks));
     result_.composition = c_;
     set_memory(*schedule);
     if (result_.fits || !if_it_fits) set_times(*schedule);
@@ -76,10 +41,9 @@ class Planner {
       return make_schedule(
           {.name = c_.schedule, .stages = c_.stages, .micro_batches = c_.micro_batches, .chunks = c_.chunks});
     const Schedule& given = *task_.schedule;
-    if (given.stages != c_.stages || given.chunks != c_.stages * c_.chunks || given.micro_batches != c_.micro_batches)
-      return wrong(cat("schedule '", given.name, "' has ", given.stages, " stages, ", given.chunks, " chunks and ",
-                       given.micro_batches, " micro-batches, the composition ", c_.stages, ", ", c_.stages * c_.chunks,
-                       " and ", c_.micro_batches));
+    if (given.stages != c_.stages || given.micro_batches != c_.micro_batches)
+      return wrong(cat("schedule '", given.name, "' has ", given.stages, " stages and ", given.micro_batches,
+                       " micro-batches, the composition ", c_.stages, " and ", c_.micro_batches));
     return given;
   }
 
@@ -105,54 +69,15 @@ class Planner {
     return {};
   }
 
-  bool in_one_node(uint64_t devices) const { return devices <= static_cast<uint64_t>(hardware_.devices_per_node); }
-  double bandwidth(bool one_node) const {
-    return (one_node ? hardware_.link_gb_per_s : hardware_.network_gb_per_s) * kGiga;
-  }
-
-  PassTime pass(double flops, const LayerLoad& layer) const {
-    const double all_kept =
-        kept_bytes(layer, samples_, {.tensor = c_.tensor, .sequence_parallel = c_.sequence_parallel});
-    PassTime time;
-    time.arithmetic = flops * samples_ / c_.tensor / (hardware_.peak_tflops * 1e12 * hardware_.efficiency);
-    time.traffic = 2 * all_kept / (hardware_.memory_gb_per_s * kGiga);
-    return time;
-  }
-
-  LayerTimes times_of(size_t row) const {
-    const LayerLoad& layer = task_.model.layers[row];
-    LayerTimes times;
-    if (task_.measured) {
-      const LayerCost& cost = task_.measured->layers[row];
-      const double scale = samples_ / static_cast<double>(task_.measured->micro_batch);
-      times.forward.arithmetic = cost.forward * scale;
-      times.backward_input.arithmetic = cost.backward_input * scale;
-      times.backward_weight.arithmetic = cost.backward_weight * scale;
-    } else {
-      times.forward = pass(layer.forward_flops, layer);
-      times.backward_input = pass(layer.forward_flops + layer.attention_flops, layer);
-      times.backward_weight = pass(layer.forward_flops - layer.attention_flops, layer);
-    }
-    if (layer.reduces) {
-      const double reduce = all_reduce_s(layer.output_bytes * samples_, c_.tensor, bandwidth(true));
-      times.forward.exchange = times.backward_input.exchange = 2 * reduce;
-    }
-    if (c_.recompute == Recompute::full && layer.recomputes) times.backward_input += times.forward;
-    // Attention is made again without its matrix products' weights: its own FLOPs and bytes.
-    if (c_.recompute == Recompute::selective && layer.attention_bytes > 0)
-      times.backward_input.arithmetic += layer.attention_flops / layer.forward_flops * times.forward.arithmetic;
-    return times;
-  }
-
-  Status cut() {
+  Status cut(uint32_t chunks) {
     std::vector<LayerCost> costs;
     for (size_t row = 0; row < task_.model.layers.size(); ++row) {
-      times_.push_back(times_of(row));
+      times_.push_back(layer_times(task_, c_, row));
       LayerCost cost{.name = task_.model.layers[row].name, .layers = task_.model.layers[row].layers};
       cost.forward = times_.back().all().sum();
       costs.push_back(cost);
     }
-    const PartitionOptions options{.devices = c_.stages * c_.chunks, .count_transfers = false};
+    const PartitionOptions options{.devices = chunks, .count_transfers = false};
     auto partition = task_.counts.empty() ? ps::partition(costs, options) : cut_by_counts(costs, options);
     if (!partition) return tl::unexpected(partition.error());
     result_.cut = std::move(*partition);
@@ -196,18 +121,17 @@ class Planner {
     return sum / c_.tensor;
   }
 
-  /// What one chunk keeps of one micro-batch.
-  ActivationSizes activations(uint32_t chunk) const {
-    const double kept = sum_over(chunk, [&](const LayerLoad& l) { return kept_bytes(l, samples_, c_); });
-    const double for_weights =
-        sum_over(chunk, [&](const LayerLoad& l) { return l.weight_bytes * samples_ / c_.tensor; });
-    // With recomputation more is there after backward_input than before: what was made again, for backward_weight.
-    return {kept, c_.recompute == Recompute::full ? for_weights : std::min(kept, for_weights)};
+  /// What one chunk keeps of one micro-batch. Where each layer's weight gradient follows its input gradient at once,
+  /// nothing is kept between them.
+  ActivationSizes activations(const Schedule& schedule, uint32_t chunk) const {
+    const auto weights = [&](const LayerLoad& layer) { return layer.weight_bytes * samples_ / c_.tensor; };
+    return {sum_over(chunk, [&](const LayerLoad& layer) { return kept_bytes(layer, samples_, c_); }),
+            schedule.fused_backward ? 0 : sum_over(chunk, weights)};
   }
 
   void set_memory(const Schedule& schedule) {
     std::vector<ActivationSizes> sizes;
-    for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk) sizes.push_back(activations(chunk));
+    for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk) sizes.push_back(activations(schedule, chunk));
     const auto peaks = peak_activations(schedule, sizes);
     std::vector<double> counts(schedule.stages, 0), stashed(schedule.stages, 0), again(schedule.stages, 0);
     for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -217,7 +141,7 @@ class Planner {
         stashed[stage] += parameters(chunk) * (weight_copies(schedule, chunk) - 1);
       again[stage] = std::max(again[stage], largest_remade(chunk));
     }
-    const StateBytes state = state_of(c_.zero, c_.replicas, task_.model.bytes_a_value);
+    const StateBytes state = state_bytes(c_.zero, c_.replicas, task_.model.bytes_a_value);
     for (uint32_t stage = 0; stage < schedule.stages; ++stage) {
       const MemoryPlan memory{counts[stage] * state.weights + stashed[stage] * task_.model.bytes_a_value,
                               counts[stage] * state.gradients, counts[stage] * state.optimizer,
@@ -225,7 +149,7 @@ class Planner {
       if (stage > 0 && memory.total() <= result_.memory.total()) continue;
       result_.memory = memory, result_.memory_stage = stage;
     }
-    result_.fits = result_.memory.total() <= hardware_.memory_gb * kGiga;
+    result_.fits = result_.memory.total() <= hardware_.memory_gb * 1e9;
   }
 
   /// Of one layer while its backward runs, under full recomputation.
@@ -246,7 +170,7 @@ class Planner {
     for (size_t row = range.first; row < range.last; ++row) sum += times_[row];
     ChunkTimes times{sum.forward.sum(), sum.backward_input.sum(), sum.backward_weight.sum()};
     const double bytes = parameters(chunk) * task_.model.bytes_a_value, n = c_.replicas;
-    const double speed = bandwidth(in_one_node(c_.devices()));
+    const double speed = hardware_.bytes_per_s(c_.devices());
     if (c_.zero >= 3) {
       // Parameters are gathered while the layers before compute; what takes longer decides.
       times.forward = std::max(times.forward, reduce_scatter_s(bytes, n, speed));
@@ -255,13 +179,13 @@ class Planner {
     const double output = task_.model.layers[range.last - 1].output_bytes * samples_ / c_.tensor;
     const bool has_next = chunk + 1 < result_.cut.stages.size();
     if (has_next && c_.stages > 1) {
-      times.transfer = hardware_.latency_us * 1e-6 + output / bandwidth(in_one_node(uint64_t{c_.stages} * c_.tensor));
+      times.transfer = hardware_.latency_us * 1e-6 + output / hardware_.bytes_per_s(uint64_t{c_.stages} * c_.tensor);
       result_.transfer_bytes = std::max(result_.transfer_bytes, output);
       result_.transfer_s = std::max(result_.transfer_s, times.transfer);
     }
     times.all_reduce = all_reduce_s(bytes, n, speed) + (n > 1 ? hardware_.latency_us * 1e-6 : 0);
-    times.step = 2 * parameters(chunk) * state_of(c_.zero, n, task_.model.bytes_a_value).sum() /
-                 (hardware_.memory_gb_per_s * kGiga);
+    times.step = 2 * parameters(chunk) * state_bytes(c_.zero, n, task_.model.bytes_a_value).sum() /
+                 (hardware_.memory_gb_per_s * 1e9);
     return times;
   }
 
@@ -277,6 +201,7 @@ class Planner {
     result_.bubble_of_ideal = pipeline.bubble_of_ideal();
     result_.bubble_of_total = pipeline.bubble_of_total();
     result_.bubble_s = pipeline.bubble();
+    for (const double busy : pipeline.busy) result_.busy.push_back(busy / pipeline.cost);
     set_shares(schedule, pipeline, with_step);
     set_exchange(schedule, whole);
     const double batch = samples_ * c_.micro_batches * c_.replicas;
@@ -329,15 +254,6 @@ class Planner {
 
 }  // namespace
 
-double state_bytes(uint32_t zero, double replicas) { return state_of(zero, replicas, 2).sum(); }
-
-double kept_bytes(const LayerLoad& layer, double samples, const Composition& c) {
-  if (c.recompute == Recompute::full && layer.recomputes) return layer.output_bytes * samples;
-  const double attention = c.recompute == Recompute::selective ? 0 : layer.attention_bytes;
-  const double whole = c.sequence_parallel ? layer.whole_bytes / c.tensor : layer.whole_bytes;
-  return samples * (whole + (layer.split_bytes + attention) / c.tensor);
-}
-
 const std::string& Plan::limit() const {
   static const std::string memory = "memory";
   return fits ? shares.front().what : memory;
@@ -345,17 +261,6 @@ const std::string& Plan::limit() const {
 
 Result<Plan> plan(const PlanTask& task, const Composition& composition) {
   return Planner(task, composition).plan(false);
-}
-
-std::string composition_text(const Composition& c) {
-  std::string text = cat(c.replicas, " x ", c.stages, " x ", c.tensor, ", ", c.schedule);
-  if (c.chunks > 1) text += cat(" with ", c.chunks, " chunks");
-  text += cat(", ", c.micro_batches, " micro-batches of ", c.micro_batch);
-  if (c.recompute != Recompute::none)
-    text += c.recompute == Recompute::full ? ", full recomputation" : ", attention recomputed";
-  if (c.sequence_parallel) text += ", sequence parallel";
-  if (c.zero > 0) text += cat(", ZeRO-", c.zero);
-  return text;
 }
 
 Result<Plan> plan_if_it_fits(const PlanTask& task, const Composition& composition) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/pipeline/composition.h>
 #include <troupe/ps/pipeline/hardware.h>
 #include <troupe/ps/pipeline/layer_profile.h>
 #include <troupe/ps/pipeline/model_load.h>
@@ -11,24 +12,6 @@
 #include <troupe/ps/pipeline/schedule.h>
 
 namespace troupe::ps {
-
-/// Which activations are made again in the backward pass instead of kept.
-enum class Recompute : uint8_t { none, selective /* those of attention */, full /* all within a layer */ };
-
-/// How a step is spread over devices: replicas x stages x tensor.
-struct Composition {
-  uint32_t replicas = 1, stages = 1;
-  uint32_t tensor = 1;  ///< devices that share every matrix product
-  uint32_t chunks = 1;  ///< of the model, a stage
-  std::string schedule = "1f1b";
-  int64_t micro_batch = 1;     ///< samples
-  uint32_t micro_batches = 1;  ///< a step, of each replica
-  uint32_t zero = 0;           ///< 1: optimizer state, 2: gradients too, 3: parameters too are sharded among replicas
-  Recompute recompute = Recompute::none;
-  bool sequence_parallel = false;  ///< the tensor group shares what it would otherwise all hold
-
-  uint64_t devices() const { return uint64_t{replicas} * stages * tensor; }
-};
 
 /// What is planned, besides the composition.
 struct PlanTask {
@@ -63,6 +46,7 @@ struct Plan {
   double step_s = 0;
   double bubble_of_ideal = 0, bubble_of_total = 0;  ///< of the schedule alone
   double bubble_s = 0;
+  std::vector<double> busy;        ///< by stage: share of the schedule's time that it computes
   std::vector<TimeShare> shares;   ///< largest first; they add up to step_s
   double gradient_bytes = 0;       ///< of one device, that its replicas exchange
   double gradient_exchange_s = 0;  ///< whole, whether hidden or not
@@ -84,13 +68,5 @@ struct Plan {
 Result<Plan> plan(const PlanTask& task, const Composition& composition);
 /// The same; where it does not fit, without the times, which cost most of the work.
 Result<Plan> plan_if_it_fits(const PlanTask& task, const Composition& composition);
-
-/// Bytes a parameter in mixed precision: 16; 4 + 12/N; 2 + 14/N; 16/N.
-double state_bytes(uint32_t zero, double replicas);
-/// Activations of `samples` that a device keeps of a layer from forward to backward.
-double kept_bytes(const LayerLoad& layer, double samples, const Composition& composition);
-
-/// "16 x 8 x 8, interleaved with 2 chunks, 128 micro-batches of 1, full recomputation, ZeRO-1"
-std::string composition_text(const Composition& composition);
 
 }  // namespace troupe::ps

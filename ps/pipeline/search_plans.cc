@@ -43,21 +43,29 @@ class Search {
  private:
   void try_micro_batches(Composition c) {
     if (batch_ % c.replicas != 0) return;
-    const int64_t each = batch_ / c.replicas;
-    for (c.micro_batch = 1; c.micro_batch <= std::min(each, kMostSamples) && each % c.micro_batch == 0;
-         c.micro_batch *= 2) {
-      c.micro_batches = static_cast<uint32_t>(each / c.micro_batch);
-      for (const Order& order : orders_for(c.stages)) {
-        c.schedule = order.schedule, c.chunks = order.chunks;
-        if (uint64_t{c.stages} * c.chunks > task_.model.layers.size()) continue;
-        if (3 * uint64_t{c.stages} * c.chunks * c.micro_batches > kMostActions) continue;
-        try_to_fit(c);
-      }
+    for (const Order& order : orders_for(c.stages)) {
+      c.schedule = order.schedule, c.chunks = order.chunks;
+      if (uint64_t{c.stages} * c.chunks > task_.model.layers.size()) continue;
+      if (auto best = best_micro_batch(c)) found_.push_back(std::move(*best));
     }
   }
 
+  /// The larger one where both are as good.
+  std::optional<Plan> best_micro_batch(Composition c) {
+    const int64_t each = batch_ / c.replicas;
+    std::optional<Plan> best;
+    for (c.micro_batch = 1; c.micro_batch <= std::min(each, kMostSamples) && each % c.micro_batch == 0;
+         c.micro_batch *= 2) {
+      c.micro_batches = static_cast<uint32_t>(each / c.micro_batch);
+      if (3 * uint64_t{c.stages} * c.chunks * c.micro_batches > kMostActions) continue;
+      auto plan = try_to_fit(c);
+      if (plan && (!best || plan->step_s <= best->step_s * 1.001)) best = std::move(plan);
+    }
+    return best;
+  }
+
   /// What costs least first.
-  void try_to_fit(Composition c) {
+  std::optional<Plan> try_to_fit(Composition c) {
     c.sequence_parallel = c.tensor > 1;
     const bool attention = task_.model.heads > 0;
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -65,11 +73,12 @@ class Search {
       c.recompute = recompute;
       for (c.zero = c.replicas > 1 ? 1 : 0; c.zero <= (c.replicas > 1 ? 3u : 0u); ++c.zero) {
         auto planned = plan_if_it_fits(task_, c);
-        if (!planned) return;
-        if (planned->fits) return found_.push_back(std::move(*planned));
+        if (!planned) return {};
+        if (planned->fits) return std::move(*planned);
         if (!nearest_ || planned->memory.total() < nearest_->memory.total()) nearest_ = std::move(*planned);
       }
     }
+    return {};
   }
 
   tl::unexpected<Error> nothing() const {

@@ -61,8 +61,8 @@ class Drawing(Planner):
 class Planning(Planner):
     def test_every_question_is_answered(self):
         text = self.plan("--hardware", LAPTOP)
-        for label in ("model", "hardware", "spread", "chunks", "memory", "step", "bubble", "gradients", "transfers",
-                      "limit"):
+        for label in ("model", "hardware", "spread", "chunks", "memory", "step", "bubble", "stages", "gradients",
+                      "transfers", "limit"):
             self.assertRegex(text, f"(?m)^{label} +\\S")
         self.assertIn("1 x 2 x 1, 1f1b, 4 micro-batches of 16", text)
         self.assertIn("; it fits", text)
