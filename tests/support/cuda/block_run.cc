@@ -84,7 +84,6 @@ class Run {
   const std::function<void()>& body_;
   std::function<void()> guarded_body_;
   Random random_;
-  Stacks stacks_;
   std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<unsigned> ready_;
   unsigned running_ = 0, at_barrier_ = 0, until_interrupt_ = 1;
@@ -94,6 +93,12 @@ class Run {
 };
 
 Run* current = nullptr;
+
+// Kept from launch to launch: to map a stack for each thread takes longer than most kernels run.
+Stacks& stacks() {
+  static Stacks stacks;
+  return stacks;
+}
 
 Run::Run(const Grid& grid, uint64_t seed, const std::function<void()>& body)
     : grid_(grid), body_(body), random_(seed), dynamic_(new std::byte[grid.dynamic_shared_bytes]) {
@@ -140,7 +145,7 @@ void Run::run_block(Dim3 block) {
 void Run::run_until_it_waits(unsigned number) {
   Thread& thread = *threads_[number];
   // A thread gets a stack only now: most kernels never wait, and one stack serves all their threads.
-  if (!thread.fiber.alive()) thread.fiber.start(stacks_, guarded_body_);
+  if (!thread.fiber.alive()) thread.fiber.start(stacks(), guarded_body_);
   running_ = number;
   here.thread = position(number);
   if (!thread.fiber.resume()) thread.state = State::ended;
