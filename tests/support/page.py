@@ -4,11 +4,12 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from program import root
 
-PROGRAMS = {"ip": "iproute2", "unshare": "util-linux"}
+PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux"}
 
 
 def commands(heading):
@@ -33,14 +34,13 @@ class Network:
     def __init__(self, names):
         self.names = names
         self.name = f"troupe-page-{os.getpid()}"
-        self.hosts = Path("/etc/netns") / self.name
+        self.folder = tempfile.TemporaryDirectory(prefix="troupe-page-")
+        self.hosts = Path(self.folder.name) / "hosts"
 
     def start(self):
         """Why it did not start; None where it did. To be closed in any case."""
-        # `ip netns exec` shows what is here in place of the files in /etc.
-        self.hosts.mkdir(parents=True)
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in self.names.items())]
-        (self.hosts / "hosts").write_text("\n".join(lines) + "\n")
+        self.hosts.write_text("\n".join(lines) + "\n")
         for words in (["netns", "add", self.name], ["-n", self.name, "link", "set", "lo", "up"],
                       *(["-n", self.name, "addr", "add", f"{address}/32", "dev", "lo"]
                         for address in sorted(set(self.names.values())))):
@@ -51,8 +51,10 @@ class Network:
 
     def close(self):
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
-        shutil.rmtree(self.hosts, ignore_errors=True)
+        self.folder.cleanup()
 
     def before(self):
-        """The command that runs another one in it."""
-        return ["ip", "netns", "exec", self.name]
+        """The command that runs another one in it. Of what is mounted only /etc/hosts is another there: `ip netns exec`
+        would hide the control groups, which a slurmd wants."""
+        return ["nsenter", f"--net=/run/netns/{self.name}", "unshare", "--mount", "sh", "-c",
+                f'mount --bind {self.hosts} /etc/hosts && exec "$@"', "sh"]

@@ -68,9 +68,8 @@ class Slurm:
             "ClusterName=lab", f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={controller}",
             "SlurmUser=root", "SlurmdUser=root", "AuthType=auth/munge", "CredType=cred/munge",
             f"AuthInfo=socket={self.folder}/munge/socket", f"StateSaveLocation={self.folder}/state",
-            f"SlurmdSpoolDir={self.folder}/spool/%n", f"SlurmdPidFile={self.folder}/slurmd-%n.pid",
-            f"SlurmctldPidFile={self.folder}/slurmctld.pid",
-            f"SlurmdPidFile={self.folder}/slurmd.pid", "ProctrackType=proctrack/pgid", "TaskPlugin=task/none",
+            f"SlurmdSpoolDir={self.folder}/spool/%n",f"SlurmctldPidFile={self.folder}/slurmctld.pid",
+            f"SlurmdPidFile={self.folder}/slurmd-%n.pid", "ProctrackType=proctrack/pgid", "TaskPlugin=task/none",
             "SwitchType=switch/none", "MpiDefault=none", "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU", "JobAcctGatherType=jobacct_gather/none",
             *(f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 State=UNKNOWN"
