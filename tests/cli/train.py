@@ -199,6 +199,7 @@ class Configs(Case):
         for config in sorted((root / "configs").glob("*.toml")):
             with self.subTest(config.name):
                 self.train("data.train_limit=512", "data.test_limit=64", "train.epochs=1", "train.max_steps=2",
+                           "optimizer.warmup_steps=0",
                            config=config, run=config.stem)
                 self.assertEqual(self.summary(config.stem)["outcome"], "finished")
 
