@@ -24,7 +24,8 @@ void Oracle::go_on_from_checkpoint(const ps::Endpoint& successor, const ps::Shar
   server.layout = image.membership.layout;
   server.workers = image.membership.workers;
   server.base = before.base;
-  const ps::Step from = saved_ ? saved_->dealer.step : scenario_.coordinator.resume ? scenario_.coordinator.resume->step : 0;
+  const auto& resume = scenario_.coordinator.resume;
+  const ps::Step from = saved_ ? saved_->dealer.step : resume ? resume->step : 0;
   for (const ps::ShardImage::Parcel& p : image.parcels)
     for (const ps::SliceId id : server.layout->parcels[p.id].slices) {
       const ps::Slice& s = server.layout->slices[id];

@@ -118,7 +118,9 @@ void Simulation::pass_to(int64_t us) {
   wire_.set_now_us(agenda_.now_us);
 }
 
-int64_t Simulation::next_timer_us() { return clock().has_pending_timeout() ? to_us(clock().schedule().begin()->first) : kNever; }
+int64_t Simulation::next_timer_us() {
+  return clock().has_pending_timeout() ? to_us(clock().schedule().begin()->first) : kNever;
+}
 
 int64_t Simulation::next_us() { return std::min({next_timer_us(), next_message_us(), next_task_us()}); }
 
@@ -147,7 +149,8 @@ void Simulation::bury() {
   clock().cancel_all();
   // Whoever ever was: one whose process has ended, or who was replaced, need not have noticed.
   for (const auto& [id, address] : everybody_)
-    if (const auto actor = caf::actor_cast<caf::strong_actor_ptr>(address)) caf::anon_send_exit(actor, caf::exit_reason::kill);
+    if (const auto actor = caf::actor_cast<caf::strong_actor_ptr>(address))
+      caf::anon_send_exit(actor, caf::exit_reason::kill);
   while (scheduler_->try_run_once()) {
   }
   clock().cancel_all();
