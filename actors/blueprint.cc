@@ -114,7 +114,7 @@ Status Blueprint::choose() {
 
 Status Blueprint::choose_stages() {
   const ps::ParallelSection& p = config_.parallel;
-  auto schedule = ps::configured_schedule(p);
+  auto schedule = ps::running_schedule(p);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
   auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
   if (!plan) return tl::unexpected<Error>(plan.error());

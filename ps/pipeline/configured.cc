@@ -19,7 +19,12 @@ Result<Schedule> configured_schedule(const ParallelSection& parallel) {
     return fail(ErrorKind::invalid, cat(file, " is a schedule of ", schedule->stages, " stages, and parallel.stages = ",
                                         parallel.stages));
   TROUPE_TRY(check(*schedule));
-  schedule->fused_backward = false;
+  return schedule;
+}
+
+Result<Schedule> running_schedule(const ParallelSection& parallel) {
+  auto schedule = configured_schedule(parallel);
+  if (schedule) schedule->fused_backward = false;
   return schedule;
 }
 

@@ -5,7 +5,11 @@
 namespace troupe::ps {
 
 /// What stages run under these settings: the named schedule, or the one of parallel.schedule_file. It has passed
-/// `check`. Stages send the gradient of an input before they make those of the weights, whatever the schedule is known for.
+/// `check`.
 Result<Schedule> configured_schedule(const ParallelSection& parallel);
+
+/// The same as stages run it: the gradient of an input leaves before those of the weights are made, also where a schedule
+/// is known for making them in one call.
+Result<Schedule> running_schedule(const ParallelSection& parallel);
 
 }  // namespace troupe::ps

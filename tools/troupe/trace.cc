@@ -27,7 +27,7 @@ Result<std::optional<StepOfStages>> step_of_stages(const std::string& run, const
   if (!loaded) return tl::unexpected<Error>(loaded.error());
   const ps::ParallelSection& parallel = loaded->config.parallel;
   if (parallel.stages == 1) return std::nullopt;
-  auto schedule = ps::configured_schedule(parallel);
+  auto schedule = ps::running_schedule(parallel);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
   const auto which = static_cast<uint32_t>(replica);
   if (step < 0) step = ps::typical_step(content, *schedule, which);
