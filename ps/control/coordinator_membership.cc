@@ -422,6 +422,7 @@ void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
     return;
   }
   if (spawning_.erase(ack.who) == 0) return;
+  homeless_.erase(ack.who);  // started for a coordinator that has taken this one's place
   if (ack.who.role == Role::server)
     if (const auto back = reloaded_.find(ack.who.index); back != reloaded_.end()) back->second.waits = false;
   if (spawning_.empty()) invite(out);
