@@ -70,11 +70,10 @@ Courier::Parcel Courier::send_back(const Tensor& device) {
   if (on_cpu()) return {0, device, {}};
   backend_->order(compute_, *copies_);
   Parcel parcel{0, host(device.shape(), device.dtype()), {}};
-  copies_->copy(device, parcel.host);
-  // `device` goes back to the compute stream's memory only once it has been read.
+  copies_->copy(device, parcel.host);  // which holds both until it has run
   const auto promise = std::make_shared<std::promise<Status>>();
   parcel.arrival = promise->get_future();
-  copies_->then([promise, device](Status status) { promise->set_value(std::move(status)); });
+  copies_->then([promise](Status status) { promise->set_value(std::move(status)); });
   return parcel;
 }
 

@@ -134,7 +134,8 @@ inline const ops::Ops& late_ops() {
 
 class LateBackend final : public Backend {
  public:
-  explicit LateBackend(uint64_t seed) : seed_(seed) { devices_.push_back({"late device", "none", 0, 1}); }
+  explicit LateBackend(uint64_t seed, size_t devices = 1)
+      : seed_(seed), devices_(devices, DeviceFacts{"late device", "none", 0, 1}) {}
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   const std::vector<DeviceFacts>& devices() const override { return devices_; }
