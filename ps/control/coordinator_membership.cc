@@ -421,8 +421,8 @@ void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {
     if (current(ack.who)) replica_started(out, ack.who);
     return;
   }
-  if (spawning_.erase(ack.who) == 0) return;
-  homeless_.erase(ack.who);  // started for a coordinator that has taken this one's place
+  // Nobody was told to start it yet: another coordinator may have.
+  if (homeless_.count(ack.who) > 0 || spawning_.erase(ack.who) == 0) return;
   if (ack.who.role == Role::server)
     if (const auto back = reloaded_.find(ack.who.index); back != reloaded_.end()) back->second.waits = false;
   if (spawning_.empty()) invite(out);

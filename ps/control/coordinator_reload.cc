@@ -76,12 +76,11 @@ void CoordinatorCore::report_loss(Effects& out, ServerId s, const Reload& read) 
   }
 }
 
-// Training work, of all workers, that may have been pushed: repetitions count once.
+// Training work of all workers that may have been pushed. By their next steps, which do not go back: what a worker that
+// was lost had under way may be in part on the servers.
 int64_t CoordinatorCore::pieces_dealt() const {
   int64_t pieces = 0;
-  for (const WorkerReport& worker : result_.workers) pieces += worker.pieces;
-  for (const Slot& slot : slots_)
-    for (const auto& [number, work] : slot.outstanding) pieces += work.kind == Work::Kind::train;
+  for (const Slot& slot : slots_) pieces += slot.next_step;
   return pieces;
 }
 
