@@ -69,8 +69,11 @@ void CoordinatorCore::report_loss(Effects& out, ServerId s, const Reload& read) 
   for (const SliceState& state : read.slices) {
     TROUPE_CHECK(state.slice < layout().slices.size(), "slice ", state.slice, " of ", layout().slices.size());
     const Slice& slice = layout().slices[state.slice];
+    // One that has become synchronous may have taken each push for itself before.
+    const Policy& policy = layout().policies[slice.layer];
+    const bool by_step = policy.aggregates() && policy == options_.policies[slice.layer];
     const LostRange lost{s, options_.layers[slice.layer].name, slice.begin, slice.end, read.step, furthest(),
-                         state.updates, layout().policies[slice.layer].aggregates() ? steps : pieces};
+                         state.updates, by_step ? steps : pieces};
     out.events.push_back(describe(lost));
     result_.lost.push_back(lost);
   }
