@@ -286,9 +286,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
   switch (work.kind) {
     case Work::Kind::train:
       dealer_.completed(w, work.step);
-      if (work.step < slot.accounted) break;  // repeated for another stage's sake
-      slot.accounted = work.step + 1;
-      account(out, w, done, work);
+      if (slot.repeated.erase(work.step) == 0) account(out, w, done, work);
       break;
     case Work::Kind::evaluate:
       if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake

@@ -162,6 +162,14 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
 // the replica repeats what one of its stages had not completed.
 void CoordinatorCore::replace(Effects& out, WorkerId w) {
   const WorkerId first = w - w % stages(), last = first + stages();
+  // By stage: steps that are not in the reports.
+  std::vector<std::set<Step>> owed;
+  for (WorkerId v = first; v < last; ++v) {
+    std::set<Step>& steps = owed.emplace_back(dealer_.repeated_steps(v));
+    for (const Step step : slots_[v].repeated) steps.erase(step);
+    for (const auto& [number, work] : slots_[v].outstanding)
+      if (work.kind == Work::Kind::train && slots_[v].repeated.count(work.step) == 0) steps.insert(work.step);
+  }
   dealer_.restart(w);
   std::optional<Work> evaluation;
   std::vector<std::deque<Work>> uploads(stages());
@@ -174,6 +182,8 @@ void CoordinatorCore::replace(Effects& out, WorkerId w) {
     for (const Work& work : slots_[v].special) sort_in(v, work);
   }
   for (WorkerId v = first; v < last; ++v) {
+    slots_[v].repeated = dealer_.repeated_steps(v);
+    for (const Step step : owed[v - first]) slots_[v].repeated.erase(step);
     slots_[v].special = std::move(uploads[v - first]);
     if (evaluation) slots_[v].special.push_back(*evaluation);
     if (v != w && membership_.workers[v] != 0) send(out, worker(v), Finish{});  // waits for a neighbour that is gone

@@ -319,6 +319,12 @@ void Dealer::restart_replica(size_t replica) {
   }
 }
 
+std::set<Step> Dealer::repeated_steps(WorkerId worker) const {
+  std::set<Step> steps;
+  for (const Deal& deal : slots_[worker].again) steps.insert(deal.step);
+  return steps;
+}
+
 void Dealer::give_back(WorkerId worker) {
   TROUPE_CHECK(!options_.lockstep, "a lockstep worker's samples belong to its step");
   restart(worker);

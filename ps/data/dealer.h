@@ -2,6 +2,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -82,6 +83,8 @@ class Dealer {
   /// steps and samples, so that servers recognise what they have already taken. All stages of a replica are replaced
   /// together, and repeat what one of them had not completed.
   void restart(WorkerId worker);
+  /// Steps that will be dealt to the slot once more.
+  std::set<Step> repeated_steps(WorkerId worker) const;
   /// The slot is gone: what it had not completed goes to whoever asks next. On demand only; under lockstep
   /// make a new dealer from `state()` with the workers that remain.
   void give_back(WorkerId worker);

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(RunsOverProcessesLoseMoveAndFenceThem) {
                                            "from its store", "the old coordinator goes on"};
   std::map<std::string, int> seen;
   int runs = 0, failed = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 1200; ++seed) {
     const Scenario scenario = make_scenario(seed);
     if (!scenario.over_hosts()) continue;
     ++runs;
