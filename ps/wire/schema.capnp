@@ -319,6 +319,7 @@ struct Work {
   begin @5 :Int64;
   count @6 :Int64;
   kind @7 :Kind;
+  lossScale @8 :Float64 = 1;    # of the step's backward pass
 
   enum Kind {
     train @0;
