@@ -34,7 +34,7 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
   spec.classes = classes;
   if (mlp || cnn) spec.hidden = m.hidden;
   if (cnn || resnet) spec.channels = m.channels;
-  if (resnet) spec.blocks = m.blocks;
+  if (resnet) spec.blocks = m.blocks, spec.block = m.block, spec.stem = m.stem;
   if (cnn) spec.kernel = m.kernel;
   spec.activation = m.activation;
   spec.dropout = m.dropout;

@@ -26,6 +26,8 @@ struct ModelSection {
   std::vector<int64_t> hidden = {512, 256};
   std::vector<int64_t> channels;
   std::vector<int64_t> blocks;
+  std::string block = "basic";
+  std::string stem = "small";
   int64_t kernel = 3;
   std::string activation = "relu";
   double dropout = 0;
@@ -75,7 +77,8 @@ struct ParallelSection {
   std::string schedule_file;
   int64_t micro_batches = 4;          ///< of a replica's batch
   int64_t chunks = 1;                 ///< parts of the model a stage
-  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
+  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by what they cost
+  std::string profile;                ///< CSV of what they cost; empty: by estimated work
   bool strict_schedule = false;
   int64_t stall_s = 60;
   int64_t bucket_bytes = 1 << 20;

@@ -49,6 +49,18 @@ std::vector<Setting> declare() {
        .unit = "blocks",
        .why = "resnet: residual blocks in each group, one number for each entry of model.channels.",
        .least = 1},
+      {.key = "model.block",
+       .field = AT(model.block),
+       .unit = "",
+       .why = "resnet: two 3x3 convolutions (ResNet-18 and 34), or 1x1, 3x3 and 1x1 with four times as many channels at "
+              "the end (ResNet-50 and deeper).",
+       .choices = {"basic", "bottleneck"}},
+      {.key = "model.stem",
+       .field = AT(model.stem),
+       .unit = "",
+       .why = "resnet: how an image enters: a 3x3 convolution for small images, or a 7x7 convolution and a pool, which "
+              "halve large ones (224x224) twice.",
+       .choices = {"small", "large"}},
       {.key = "model.kernel",
        .field = AT(model.kernel),
        .unit = "pixels",
@@ -235,6 +247,12 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "synthetic: numbers in each sample.",
        .least = 1},
+      {.key = "data.shape",
+       .field = AT(data.shape),
+       .unit = "",
+       .why = "synthetic: dimensions of a sample instead of data.features, as in [3, 32, 32] for images [channels, height, "
+              "width].",
+       .least = 1},
       {.key = "data.classes",
        .field = AT(data.classes),
        .unit = "",
@@ -354,9 +372,14 @@ std::vector<Setting> declare() {
       {.key = "parallel.cuts",
        .field = AT(parallel.cuts),
        .unit = "layers",
-       .why = "How many layers each part of the model gets, first to last, where you know better than the estimate "
-              "(troupe profile measures). Empty: by estimated work.",
+       .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast as "
+              "can be, by parallel.profile or estimated work.",
        .least = 1},
+      {.key = "parallel.profile",
+       .field = AT(parallel.profile),
+       .unit = "",
+       .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out unequal the "
+              "better cut is found with it. Empty: by estimated work."},
       {.key = "parallel.strict_schedule",
        .field = AT(parallel.strict_schedule),
        .unit = "",

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <troupe/kernels/ops/cpu/image_blocks.h>
 #include <troupe/kernels/ops/cpu/threads.h>
 
 namespace troupe::ops::cpu {
@@ -13,12 +14,15 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 
 // An argument of a primitive: how the caller's tensor is laid out, how the primitive wants it, and what
-// brings one into the other (nothing, when they are the same).
+// brings one into the other (nothing, when they are the same): our own code for blocks of channels, else oneDNN's.
 struct Port {
   int arg = 0;
   memory::desc plain, blocked;
+  ImageBlocks blocks;
   dnnl::primitive relay;
   size_t offset = 0;  // of the blocked copy in the stream's scratch memory
+
+  bool relaid() const { return blocks.block > 0 || relay; }
 };
 
 // A convolution that is ready to run.
@@ -33,11 +37,21 @@ size_t aligned(size_t bytes) {
   return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
 }
 
+// What `blocked` is of `plain`; block is 0 where it is something else.
+ImageBlocks blocks_of(const memory::desc& plain, const memory::desc& blocked) {
+  const memory::dims dims = plain.dims();
+  for (const auto& [tag, block] : {std::pair(Tag::nChw16c, 16), std::pair(Tag::nChw8c, 8)})
+    if (dims.size() == 4 && dims[1] % block == 0 && blocked == memory::desc(dims, memory::data_type::f32, tag))
+      return {dims[0] * dims[1] / block, dims[2] * dims[3], block};
+  return {};
+}
+
 void add_port(Plan& plan, bool input, int arg, const memory::desc& plain, const memory::desc& blocked,
               const dnnl::engine& engine) {
-  Port port{arg, plain, blocked, {}, plan.scratch_bytes};
+  Port port{arg, plain, blocked, {}, {}, plan.scratch_bytes};
   if (plain != blocked) {
-    port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
+    port.blocks = blocks_of(plain, blocked);
+    if (port.blocks.block == 0) port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
                                      : dnnl::reorder::primitive_desc(engine, blocked, engine, plain));
     plan.scratch_bytes += aligned(blocked.get_size());
   }
@@ -171,21 +185,29 @@ class OneDnn final : public StreamState {
     const auto inner = [&](const Port& port) { return memory(port.blocked, engine_, scratch + port.offset); };
     auto input = from.begin();
     for (const Port& port : plan.inputs) {
-      memory given = outer(port, *input++);
-      args[port.arg] = port.relay ? inner(port) : given;
-      if (port.relay) port.relay.execute(queue_, {{DNNL_ARG_FROM, given}, {DNNL_ARG_TO, args[port.arg]}});
+      const float* const data = *input++;
+      memory given = outer(port, data);
+      args[port.arg] = port.relaid() ? inner(port) : given;
+      if (port.blocks.block > 0)
+        to_blocks(stream, port.blocks, data, reinterpret_cast<float*>(scratch + port.offset));
+      else if (port.relay)
+        port.relay.execute(queue_, {{DNNL_ARG_FROM, given}, {DNNL_ARG_TO, args[port.arg]}});
     }
     auto output = to.begin();
     for (const Port& port : plan.outputs) {
       float* const wanted = *output++;
-      args[port.arg] = port.relay ? inner(port) : outer(port, wanted);
+      args[port.arg] = port.relaid() ? inner(port) : outer(port, wanted);
     }
     args[DNNL_ARG_SCRATCHPAD] = memory(plan.workspace, engine_, scratch + plan.scratch_bytes);
     plan.primitive.execute(queue_, args);
     output = to.begin();
     for (const Port& port : plan.outputs) {
-      memory wanted = outer(port, *output++);
-      if (port.relay) port.relay.execute(queue_, {{DNNL_ARG_FROM, args[port.arg]}, {DNNL_ARG_TO, wanted}});
+      float* const data = *output++;
+      memory wanted = outer(port, data);
+      if (port.blocks.block > 0)
+        from_blocks(stream, port.blocks, reinterpret_cast<const float*>(scratch + port.offset), data);
+      else if (port.relay)
+        port.relay.execute(queue_, {{DNNL_ARG_FROM, args[port.arg]}, {DNNL_ARG_TO, wanted}});
     }
     queue_.wait();
   }
