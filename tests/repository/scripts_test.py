@@ -29,13 +29,15 @@ class Install(unittest.TestCase):
     ALL_INSTALLED = "echo installed"
     ALL_BUT_ZLIB = '[[ ${*: -1} == zlib1g-dev ]] || echo installed'
 
-    def install(self, dpkg_query, system="ID=debian\nVERSION_ID=12\n"):
+    JAMMY = "ID=ubuntu\nVERSION_ID=22.04\n"
+
+    def install(self, dpkg_query, system="ID=debian\nVERSION_ID=12\n", **others):
         with tempfile.TemporaryDirectory() as folder:
             calls, release = Path(folder, "calls"), Path(folder, "os-release")
             calls.touch()
             release.write_text(system)
             for name, body in {"dpkg-query": dpkg_query, "sudo": 'exec "$@"',
-                               "apt-get": f'echo "$DEBIAN_FRONTEND $*" >> {calls}'}.items():
+                               "apt-get": f'echo "$DEBIAN_FRONTEND $*" >> {calls}', "g++": "exit 0", **others}.items():
                 Path(folder, name).write_text(f"#!/usr/bin/env bash\n{body}\n")
                 Path(folder, name).chmod(0o755)
             done = subprocess.run([root / "tools/install"], capture_output=True, text=True, env={
@@ -47,12 +49,26 @@ class Install(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr, calls), (0, "", "", []))
 
     def test_only_what_is_missing_is_installed_and_without_questions(self):
-        for system in ("ID=debian\nVERSION_ID=12\n", "ID=ubuntu\nVERSION_ID=22.04\n", "ID=ubuntu\nVERSION_ID=24.04\n"):
+        for system in ("ID=debian\nVERSION_ID=12\n", self.JAMMY, "ID=ubuntu\nVERSION_ID=24.04\n"):
             done, calls = self.install(self.ALL_BUT_ZLIB, system)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(len(calls), 2, calls)
             self.assertTrue(calls[0].startswith("noninteractive ") and calls[0].endswith(" update"), calls[0])
             self.assertTrue(calls[1].endswith(" install -y --no-install-recommends zlib1g-dev"), calls[1])
+
+    def test_a_package_that_a_system_lacks_is_not_asked_of_it(self):
+        done, calls = self.install("false", self.JAMMY)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(" libzmq3-dev ", calls[1])
+        for absent in ("cppzmq-dev", "libtomlplusplus-dev"):
+            self.assertNotIn(absent, calls[1])
+            self.assertIn(f" {absent} ", self.install("false")[1][1])
+
+    def test_what_no_package_brings_is_asked_of_the_user(self):
+        for dpkg_query in (self.ALL_INSTALLED, self.ALL_BUT_ZLIB):
+            done, _ = self.install(dpkg_query, self.JAMMY, **{"g++": "exit 1"})
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"(?s)ubuntu 22\.04.*toml\+\+.*/usr/local/include")
 
     def test_another_system_gets_the_list_and_nothing_is_changed(self):
         done, calls = self.install(self.ALL_BUT_ZLIB, "ID=fedora\nVERSION_ID=40\n")
