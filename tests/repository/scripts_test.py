@@ -24,7 +24,8 @@ class Shellcheck(unittest.TestCase):
 
 
 class Install(unittest.TestCase):
-    """Runs tools/install with a dpkg-query and an apt-get of the test's own; the latter writes down what it is asked."""
+    """Runs tools/install with programs of the test's own in place of dpkg-query, apt-get, which writes down what it is
+    asked, and g++."""
 
     ALL_INSTALLED = "echo installed"
     ALL_BUT_ZLIB = '[[ ${*: -1} == zlib1g-dev ]] || echo installed'
@@ -77,6 +78,18 @@ class Install(unittest.TestCase):
         self.assertIn("  zlib1g-dev\n", done.stderr)
 
 
+class Train(unittest.TestCase):
+    def test_a_config_that_is_not_there_is_named_before_anything_is_built(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("dpkg-query", "cmake", "ninja"):
+                Path(folder, name).write_text("#!/bin/sh\necho called >&2\nexit 1\n")
+                Path(folder, name).chmod(0o755)
+            done = subprocess.run([root / "tools/train", "nowhere.toml"], cwd=folder, capture_output=True, text=True,
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"\Aerror: nowhere\.toml: there is no such config, .*configs\n\Z")
+
+
 class Sum(unittest.TestCase):
     def sum_of(self, *cases):
         body = "".join(f'<testcase name="{name}" status="{status}"><system-out>{output}</system-out></testcase>'
@@ -84,11 +97,13 @@ class Sum(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
             report.write(f"<testsuite>{body}</testsuite>")
             report.flush()
-            done = subprocess.run([sys.executable, root / "tools/sum_tests.py", report.name], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, root / "tools/sum_tests.py", report.name], capture_output=True,
+                                  text=True)
         return done.stdout.splitlines()[-1], done.returncode
 
     def test_closing_lines_are_added(self):
-        self.assertEqual(self.sum_of(("a", "run", "x\n3 passed, 0 failed\n"), ("b", "run", "4 passed, 0 failed, 2 skipped\n")),
+        self.assertEqual(self.sum_of(("a", "run", "x\n3 passed, 0 failed\n"),
+                                     ("b", "run", "4 passed, 0 failed, 2 skipped\n")),
                          ("7 passed, 0 failed, 2 skipped", 0))
 
     def test_a_failed_test_fails_the_sum(self):
@@ -105,7 +120,8 @@ class Sum(unittest.TestCase):
         self.assertEqual(self.sum_of(("a", "fail", "3 passed, 0 failed\nleak\n")), ("3 passed, 1 failed", 1))
 
     def test_the_last_of_several_lines_counts(self):
-        self.assertEqual(self.sum_of(("a", "run", "1 passed, 0 failed\n5 passed, 0 failed\n")), ("5 passed, 0 failed", 0))
+        self.assertEqual(self.sum_of(("a", "run", "1 passed, 0 failed\n5 passed, 0 failed\n")),
+                         ("5 passed, 0 failed", 0))
 
     def test_a_missing_report_or_one_without_tests_is_a_failure(self):
         self.assertEqual(self.sum_of(), ("0 passed, 1 failed", 1))
