@@ -1,6 +1,7 @@
 #include <troupe/kernels/ops/cpu/conv_blocked.h>
 
 #include <dnnl.hpp>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -111,15 +112,30 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
-dnnl::convolution_forward::primitive_desc forward_desc(const Description& d, bool bias,
-                                                       const dnnl::engine& engine) {
+// oneDNN 2 (Debian 12) describes an operation before the primitive, oneDNN 3 (Ubuntu 24.04) both at once. `hint`: for
+// gradients, the forward pass that they belong to.
+template <class Convolution, class... How, class... Hint>
+typename Convolution::primitive_desc describe(const dnnl::engine& engine, const std::tuple<How...>& how,
+                                              const Hint&... hint) {
+#if DNNL_VERSION_MAJOR >= 3
+  const auto make = [&](const How&... terms) {
+    return typename Convolution::primitive_desc(engine, terms..., hint..., attributes());
+  };
+#else
+  const auto make = [&](const How&... terms) {
+    return typename Convolution::primitive_desc({terms...}, attributes(), engine, hint...);
+  };
+#endif
+  return std::apply(make, how);
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Description& d, bool bias, const dnnl::engine& engine) {
   using Forward = dnnl::convolution_forward;
-  const auto kind = dnnl::prop_kind::forward_training;
-  const Forward::desc desc = bias ? Forward::desc(kind, kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y,
-                                                  d.strides, d.padding_before, d.padding_after)
-                                  : Forward::desc(kind, kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
-                                                  d.padding_before, d.padding_after);
-  return {desc, attributes(), engine};
+  constexpr auto kind = dnnl::prop_kind::forward_training;
+  return bias ? describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+                                                     d.padding_before, d.padding_after))
+              : describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+                                                     d.padding_before, d.padding_after));
 }
 
 Plan forward_plan(const Description& d, bool bias, const dnnl::engine& engine) {
@@ -133,10 +149,11 @@ Plan forward_plan(const Description& d, bool bias, const dnnl::engine& engine) {
 }
 
 Plan input_gradient_plan(const Description& d, const dnnl::engine& engine) {
-  const dnnl::convolution_backward_data::primitive_desc desc(
-      {kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after}, attributes(),
-      engine, forward_desc(d, false, engine));
-  Plan plan{dnnl::convolution_backward_data(desc), {}, {}, desc.scratchpad_desc()};
+  using Backward = dnnl::convolution_backward_data;
+  const auto desc = describe<Backward>(
+      engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after),
+      forward_desc(d, false, engine));
+  Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_DIFF_DST, d.y, desc.diff_dst_desc(), engine);
   add_port(plan, true, DNNL_ARG_WEIGHTS, d.w, desc.weights_desc(), engine);
   add_port(plan, false, DNNL_ARG_DIFF_SRC, d.x, desc.diff_src_desc(), engine);
@@ -145,11 +162,12 @@ Plan input_gradient_plan(const Description& d, const dnnl::engine& engine) {
 
 Plan weight_gradient_plan(const Description& d, bool bias, const dnnl::engine& engine) {
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::desc how = bias ? Backward::desc(kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
-                                                   d.padding_before, d.padding_after)
-                                  : Backward::desc(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
-                                                   d.padding_before, d.padding_after);
-  const Backward::primitive_desc desc(how, attributes(), engine, forward_desc(d, bias, engine));
+  const auto forward = forward_desc(d, bias, engine);
+  const auto desc =
+      bias ? describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+                                                   d.padding_before, d.padding_after), forward)
+           : describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+                                                   d.padding_before, d.padding_after), forward);
   Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_SRC, d.x, desc.src_desc(), engine);
   add_port(plan, true, DNNL_ARG_DIFF_DST, d.y, desc.diff_dst_desc(), engine);
