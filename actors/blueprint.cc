@@ -152,6 +152,9 @@ ClusterParts Blueprint::parts() const {
   parts.reduce_threads =
       static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  if (seats_->backend()->kind() != DeviceKind::cpu)
+    parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
+                                optimizer_options_};
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.

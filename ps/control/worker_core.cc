@@ -366,8 +366,10 @@ void WorkerCore::push_everything(Effects& out) {
   for (Bucket& bucket : buckets(*current_)) {
     for (Reduce& task : bucket) {
       task.gradient = gradients_[task.layer];
+      if (non_finite_.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
-      if (!non_finite_.empty()) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      task.gradient = Tensor::zeros({layers_[task.layer].count});
+      task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
     out.tasks.push_back(std::move(bucket));
   }
@@ -506,20 +508,38 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
 }
 
 void WorkerCore::begin_upload(Effects& out) {
-  const std::vector<Slice>& slices = layout().slices;
-  for (const Slice& slice : slices) {
-    const SliceState& local = local_[slice.layer];
-    if (policy(slice.layer).mode != Mode::all_reduce || !local.values) continue;
-    SliceState part;
-    part.slice = slice.id;
-    part.updates = local.updates;
-    part.values = local.values.view(slice.begin, {slice.count()}).clone();
-    for (const Tensor& state : local.state)
-      part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
-    Install& install = installing_[slice.server];
-    install.round = current_->number;
-    install.slices.push_back(std::move(part));
+  std::vector<std::pair<LayerId, SliceState>> layers;
+  bool on_device = false;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    const SliceState& local = local_[layer];
+    if (policy(layer).mode != Mode::all_reduce || !local.values) continue;
+    on_device = on_device || local.values.device().kind != DeviceKind::cpu;
+    layers.emplace_back(layer, local);
   }
+  if (on_device) out.tasks.push_back(Fetch{std::move(layers)});
+  else install(out, layers);
+}
+
+WorkerCore::Effects WorkerCore::fetched(std::vector<std::pair<LayerId, SliceState>> layers) {
+  Effects out;
+  if (current_ && current_->kind == Work::Kind::upload) install(out, layers);
+  return out;
+}
+
+void WorkerCore::install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers) {
+  for (const auto& [layer, local] : layers)
+    for (const Slice& slice : layout().slices) {
+      if (slice.layer != layer) continue;
+      SliceState part;
+      part.slice = slice.id;
+      part.updates = local.updates;
+      part.values = local.values.view(slice.begin, {slice.count()}).clone();
+      for (const Tensor& state : local.state)
+        part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
+      Install& told = installing_[slice.server];
+      told.round = current_->number;
+      told.slices.push_back(std::move(part));
+    }
   for (const auto& [server, install] : installing_)
     send(out, {Role::server, server, membership_.servers[server]}, install);
   if (installing_.empty()) finish_other_work(out, {}, 0);

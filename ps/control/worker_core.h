@@ -55,6 +55,8 @@ class WorkerCore {
   /// `sum_of_squares` is of the summed gradient.
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects applied_locally(Step step, LayerId layer, SliceState local);
+  /// What Fetch asked for, in host memory.
+  Effects fetched(std::vector<std::pair<LayerId, SliceState>> layers);
 
   /// Says again what has not been answered: every so often on a transport that loses messages.
   Effects tick();
@@ -104,6 +106,7 @@ class WorkerCore {
   void start(Effects& out);
   void begin(Effects& out);
   void begin_upload(Effects& out);
+  void install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers);
   void pull(Effects& out, ParcelId parcel, Step step);
   void advance(Effects& out);
   void prepare(Effects& out) const;
