@@ -287,6 +287,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
     case Work::Kind::train:
       dealer_.completed(w, work.step);
       if (slot.repeated.erase(work.step) == 0) account(out, w, done, work);
+      heard_finite(out, work.step, done.non_finite.empty());
       break;
     case Work::Kind::evaluate:
       if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake

@@ -140,7 +140,7 @@ class CoordinatorCore {
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
-                    x.verdicts_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
+                    x.verdicts_, x.non_finite_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:
@@ -172,14 +172,27 @@ class CoordinatorCore {
     }
   };
 
+  /// How much had been dealt at some time: the furthest worker's steps, and pieces of training work of all workers.
+  struct Progress {
+    Step step = 0;
+    int64_t pieces = 0;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.step, x.pieces); }
+  };
+  /// Dealt, and missing in what a server holds.
+  struct Gap {
+    Progress from, to;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.from, x.to); }
+  };
   /// A server that was lost and goes on from a checkpoint.
   struct Reloaded {
     bool waits = false;                     ///< for its node to have started it
     bool reported = false;                  ///< what was lost
     Step since = 0;                         ///< takes part in synchronous steps from here on
-    int64_t pieces = 0;                     ///< of training work dealt before that
+    std::vector<Gap> gaps;                  ///< ascending
     template <class T>
-    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.pieces); }
+    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.gaps); }
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -264,8 +277,12 @@ class CoordinatorCore {
   void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
+  bool takes_part(ServerId s, Step step) const;
+  bool done_by_all(Step step) const;
+  void heard_finite(Effects& out, Step step, bool finite);
   std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);
+  void forget_foreign_partials();
 
   CoordinatorOptions options_;
   Dealer dealer_;
@@ -306,6 +323,7 @@ class CoordinatorCore {
 
   std::map<Step, std::map<Endpoint, Partial>> partials_;
   std::map<Step, Verdict> verdicts_;        ///< of the last steps
+  std::set<Step> non_finite_;               ///< of them, as workers say that have done them
 
   struct OpenReport {
     StepReport report;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/param/buckets.h>
@@ -30,6 +31,7 @@ WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& laye
 
 WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   Effects out;
+  if (envelope.from.role == Role::coordinator && envelope.generation < options_.since) return out;
   if (const auto* membership = std::get_if<Membership>(&envelope.body)) {
     on(out, *membership, envelope.generation);
     return out;
@@ -59,6 +61,9 @@ Status WorkerCore::check(const Membership& membership) const {
   bool same = theirs.size() == layers_.size();
   for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
   if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
+  if (membership_.layout && !membership.rebase &&
+      (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
+    return fail(ErrorKind::invalid, "the membership's layout is another, and it says no step to go on from");
   return {};
 }
 
@@ -74,8 +79,8 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       out.finished = true;  // somebody else fills this slot now
       return;
     }
-    const bool first = !membership_.layout;
-    membership_ = membership;
+    const Membership before = std::exchange(membership_, membership);
+    const bool first = !before.layout;
     next_sequence_.resize(membership.servers.size(), 1);
     if (first || membership.rebase) {
       TROUPE_CHECK(open_.empty(), "generation ", generation, " rebases while ", open_.size(), " steps are open");
@@ -92,12 +97,29 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
+    } else {
+      forget_reads(before.servers);
     }
   }
   to_coordinator(out, MembershipAck{});
   if (!news) return;
   Effects again = tick();
   out.send.insert(out.send.end(), again.send.begin(), again.send.end());
+}
+
+// Whoever follows a server that was lost may go on from older parameters. What was read of that one ahead of a step is
+// read again when the step begins, so that it computes with what its servers hold. A step that has begun was dealt
+// before the loss and keeps what it has read; a test reads again.
+void WorkerCore::forget_reads(const std::vector<Incarnation>& servers_before) {
+  for (const Parcel& parcel : layout().parcels) {
+    ParcelState& state = parcels_[parcel.id];
+    if (membership_.servers.at(parcel.server) == servers_before.at(parcel.server)) continue;
+    const bool in_use = current_ && state.arrived_step == current_->step;
+    if (in_use && current_->kind == Work::Kind::train) continue;
+    state.arrived_step = -1;
+    state.arrived = {};
+    if (in_use && !backward_given_) state.pulling = Pull{parcel.id, current_->step, next_ticket_++};
+  }
 }
 
 void WorkerCore::on(Effects& out, const Work& work) {

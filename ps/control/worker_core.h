@@ -16,6 +16,7 @@ namespace troupe::ps {
 struct WorkerOptions {
   Endpoint self;                    ///< worker, slot, incarnation
   Endpoint coordinator{Role::coordinator, 0, 1};
+  Generation since = 0;             ///< of the order to start it: no coordinator of an older one is heeded
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
   std::vector<LayerId> reads;       ///< layers of other stages whose weights it needs, too (tied ones)
@@ -95,6 +96,7 @@ class WorkerCore {
 
   Status check(const Membership& membership) const;
   void on(Effects& out, const Membership& membership, Generation generation);
+  void forget_reads(const std::vector<Incarnation>& servers_before);
   void on(Effects& out, const Work& work);
   void on(Effects& out, const WorkDoneAck& ack);
   void on(Effects& out, const PushAck& ack);

@@ -82,6 +82,7 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
       violated("samples", cat(e.to, " is given other work under number ", work.number));
     return;
   }
+  if (work.kind == ps::Work::Kind::evaluate) tests_[e.to.index] = reloads_;
   if (work.kind != ps::Work::Kind::train) return;
   const WorkerStep key{e.to.index, work.step};
   seeds_[seed_of(e.to.index, work.step)] = key;
@@ -379,7 +380,7 @@ void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
     const auto values =
         weights[s.layer].span<float>().subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count()));
     const std::string d = difference(values, held.before(last_step_ + 1));
-    if (!d.empty() && !was_lost(s, worker, last_step_, values))
+    if (!d.empty() && !was_lost_since(s, tests_[worker], values))
       violated("staleness",
                cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
   }

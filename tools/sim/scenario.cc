@@ -223,6 +223,23 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   s.mishaps.push_back(std::move(m));
 }
 
+/// Where the others go on without those who are lost, or without what they held: some come back at once, in the midst of
+/// steps, at their boundaries and while the group decides.
+void draw_returns(Scenario& s) {
+  Random random(derive_seed(s.seed, "returns"));
+  const std::vector<size_t> moments = {index_of<ps::WorkDone>(),      index_of<ps::Work>(),    index_of<ps::Snapshot>(),
+                                       index_of<ps::SnapshotReply>(), index_of<ps::Partial>(), index_of<ps::PushAck>()};
+  while (random.chance(0.6)) {
+    Mishap m;
+    m.kind = Mishap::Kind::crash_host;
+    m.slot = static_cast<uint32_t>(random.below(static_cast<uint64_t>(s.coordinator.roster.nodes)));
+    m.after = one_of(random, moments);
+    m.count = between(random, 1, 12);
+    m.for_us = between(random, 1, 40) * kMs;
+    if (s.outlives(m.slot)) s.mishaps.push_back(std::move(m));
+  }
+}
+
 /// Turns a run in one process into one over several, with mishaps of its own.
 void spread(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -259,6 +276,7 @@ void spread(Random& random, Scenario& s) {
     s.mishaps.push_back(std::move(join));
   }
   s.heal_us = between(random, 200, 900) * kMs;
+  if (s.shrinks() || c.servers_reload) draw_returns(s);
 }
 
 ps::NetworkFaults draw_network(Random& random) {
