@@ -87,7 +87,8 @@ struct Stage::Computer {
             samples,
             task.first_sample,
             derive_seed(piece, "worker", replica),
-            train};
+            train,
+            task.work.loss_scale};
   }
 
   void run(ps::StageTask task, const std::vector<Tensor>& weights) {

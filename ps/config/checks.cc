@@ -92,6 +92,21 @@ struct Checker {
   }
   void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
 
+  void precision() {
+    const PrecisionSection& p = c.precision;
+    const bool dynamic = p.loss_scale == "dynamic";
+    for (const char* key : {"precision.init_scale", "precision.growth_factor", "precision.growth_interval",
+                            "precision.backoff_factor", "precision.min_scale"})
+      idle_unless(dynamic, key, "precision.loss_scale");
+    if (!dynamic) return;
+    if (p.init_scale < p.min_scale)
+      problem(term("precision.init_scale"), " is below ", term("precision.min_scale"), ": begin at it or above");
+    for (size_t i = 0; i < c.update.size(); ++i)
+      if (c.update[i].policy.immediate())
+        problem(term("precision.loss_scale"), " is a decision of all workers on each step, and ", rule(i), " has mode ",
+                describe(c.update[i].policy), ", whose pushes wait for none: use sync or all_reduce, or a fixed scale");
+  }
+
   void length() {
     if (c.train.epochs == 0 && c.train.max_steps == 0)
       problem(term("train.epochs"), " and ", term("train.max_steps"), " leave nothing to do: set one of them");
@@ -244,6 +259,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.batch();
   checker.stages();
   checker.device();
+  checker.precision();
   checker.model();
   checker.data();
   checker.optimizer();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <troupe/kernels/base/parse.h>
+
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
@@ -17,6 +19,24 @@ int64_t reduce_threads(const RunConfig& config, int64_t cores) {
   const ParallelSection& p = config.parallel;
   if (p.reduce_threads >= 0) return p.reduce_threads;
   return std::clamp<int64_t>(cores - p.workers * p.threads_per_worker, 0, p.workers);
+}
+
+DType storage_type(const PrecisionSection& precision) {
+  switch (precision.activations) {
+    case ActivationType::f32: return DType::f32;
+    case ActivationType::bf16: return DType::bf16;
+    case ActivationType::f16: return DType::f16;
+  }
+  return DType::f32;
+}
+
+LossScaling loss_scaling(const PrecisionSection& p) {
+  LossScaling scaling{p.loss_scale == "dynamic", 1, p.growth_factor, p.growth_interval, p.backoff_factor, p.min_scale};
+  if (scaling.dynamic)
+    scaling.initial = p.init_scale;
+  else if (const auto fixed = number_from<double>(p.loss_scale))
+    scaling.initial = *fixed;
+  return scaling;
 }
 
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {

@@ -188,6 +188,11 @@ void StageCore::submit(Effects& out, const Action& action) {
                             action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
                             ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
                             task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
+    if (const auto& due = options_.activations; due && !input.tensors.empty() && input.tensors.front().dtype() != *due)
+      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ",
+                            action.micro_batch, " for chunk ", action.chunk, " are ",
+                            troupe::name_of(input.tensors.front().dtype()),
+                            ", expected ", troupe::name_of(*due)));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
     taken_.insert(*key);
   }

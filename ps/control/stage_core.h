@@ -23,6 +23,7 @@ struct StageOptions {
   bool strict = false;             ///< run the schedule's order to the letter, even where something else is ready
   int64_t evaluation_batch = 250;  ///< samples of a micro-batch without a way back
   int64_t stall_ms = 60'000;       ///< waiting longer for a neighbour is a fault; 0: for ever
+  std::optional<DType> activations;  ///< what neighbours hand on must be in it
 };
 
 /// What a stage gives its executor to do: one action of the schedule. Tasks run in the order given.

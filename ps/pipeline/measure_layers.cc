@@ -39,7 +39,7 @@ class Measurement {
       : model_(*model),
         now_s_(now_s),
         pieces_(pieces_of(model)),
-        source_(model, pieces_, data, data, options.threads),
+        source_(model, pieces_, data, data, options.threads, options.storage),
         samples_(static_cast<size_t>(options.micro_batch)),
         times_(pieces_.size()),
         costs_(pieces_.size()) {

@@ -86,8 +86,11 @@ Result<ps::PlanTask> task_of(const PlanArguments& a, const ps::RunConfig& config
     task.measured = std::move(*profile);
     return task;
   }
-  auto load = load_of(config, static_cast<double>(task.hardware.bytes_a_value));
+  const auto bytes = static_cast<double>(task.hardware.bytes_a_value);
+  const bool halves = config.precision.activations != ps::ActivationType::f32;
+  auto load = load_of(config, halves ? 2 : bytes);
   if (!load) return tl::unexpected(load.error());
+  load->bytes_a_value = bytes;  // activations alone are halved
   task.model = std::move(*load);
   return task;
 }
