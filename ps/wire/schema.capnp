@@ -319,6 +319,7 @@ struct Work {
   begin @5 :Int64;
   count @6 :Int64;
   kind @7 :Kind;
+  since @8 :Int64;              # the newest step that the replica began with nothing under way
 
   enum Kind {
     train @0;

@@ -69,8 +69,8 @@ auto fields(T& x) {
 
 template <Of<Work> T>
 auto fields(T& x) {
-  auto& [number, kind, step, schedule_step, step_samples, range] = x;
-  return std::tie(number, kind, step, schedule_step, step_samples, range);
+  auto& [number, kind, step, schedule_step, step_samples, range, since] = x;
+  return std::tie(number, kind, step, schedule_step, step_samples, range, since);
 }
 
 template <Of<Spawn> T>
