@@ -104,9 +104,7 @@ std::optional<uint32_t> StageCore::reader(LayerId layer, bool on_this_stage) con
   return {};
 }
 
-bool StageCore::on_both(LayerId layer) const {
-  return membership_->layout->policies[layer].mode == Mode::all_reduce;
-}
+bool StageCore::on_both(LayerId layer) const { return membership_->layout->policies[layer].mode == Mode::all_reduce; }
 
 // ---- work ------------------------------------------------------------------------------------------------------------
 

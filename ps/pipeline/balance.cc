@@ -34,7 +34,8 @@ std::string imbalance(std::span<const LayerCost> costs, const StagePlan& plan, s
   size_t piece = 0, layers = 0;
   for (size_t stage = 0; stage < plan.chunks.size(); ++stage) {
     StageRange range{piece, piece, 1, seconds[stage]};
-    for (; piece < costs.size() && layers < plan.chunks[stage].last; range.last = ++piece) layers += costs[piece].layers;
+    for (; piece < costs.size() && layers < plan.chunks[stage].last; range.last = ++piece)
+      layers += costs[piece].layers;
     current.stages.push_back(range);
   }
   const auto better = better_partition(costs, current, seconds, threshold);

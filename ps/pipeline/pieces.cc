@@ -25,7 +25,8 @@ std::vector<LayerCost> estimated_costs(const nn::Model& model) {
   std::vector<LayerCost> costs;
   for (const Piece& piece : pieces_of(model)) {
     LayerCost cost{.name = piece.name, .layers = static_cast<uint32_t>(piece.last - piece.first)};
-    for (size_t layer = piece.first; layer < piece.last; ++layer) cost.forward += static_cast<double>(model.work(layer));
+    for (size_t layer = piece.first; layer < piece.last; ++layer)
+      cost.forward += static_cast<double>(model.work(layer));
     cost.backward_input = cost.backward_weight = cost.forward;
     costs.push_back(std::move(cost));
   }

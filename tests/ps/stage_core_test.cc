@@ -93,7 +93,8 @@ struct World {
   }
 
   void begin(const Work& work) {
-    for (Node& node : nodes) node.done = false, node.gradients.clear(), node.sums.clear(), node.others.clear(), node.ran.clear();
+    for (Node& node : nodes)
+      node.done = false, node.gradients.clear(), node.sums.clear(), node.others.clear(), node.ran.clear();
     for (uint32_t stage = 0; stage < nodes.size(); ++stage) take(stage, nodes[stage].core->begin(work));
   }
 
@@ -311,7 +312,7 @@ BOOST_AUTO_TEST_CASE(ATiedLayersGradientIsCompleteWithTheOtherStagesPart) {
       const auto at = std::ranges::find(owner.gradients, LayerId{0}) - owner.gradients.begin();
       BOOST_REQUIRE(at < std::ssize(owner.gradients));
       BOOST_TEST(owner.others[static_cast<size_t>(at)] == 201);  // what the last stage gave for layer 0
-      BOOST_TEST(world.nodes[2].gradients.size() == 2u);       // its own alone
+      BOOST_TEST(world.nodes[2].gradients.size() == 2u);         // its own alone
     }
   }
 }
