@@ -226,8 +226,12 @@ void WorkerCore::begin(Effects& out) {
     if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
-      const LayerId layer = layout().slices[parcel.slices.front()].layer;
-      if (local_step_[layer] < 0 && !state.pulling && state.arrived_step != current_->step)
+      // It may hold layers that this stage does not read.
+      const bool here = std::ranges::any_of(parcel.slices, [&](SliceId slice) {
+        const LayerId layer = layout().slices[slice].layer;
+        return reads(layer) && local_step_[layer] >= 0;
+      });
+      if (!here && !state.pulling && state.arrived_step != current_->step)
         pull(out, parcel.id, current_->step);
       continue;
     }
@@ -467,7 +471,7 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   TROUPE_CHECK(reduce_work_.step == step, "reduced step ", step, " of ", reduce_work_.step);
   reduced_[layer] = std::move(gradient);
   const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
-  reduced_squares_ += sum_of_squares / (samples * samples);
+  if (owns(layer)) reduced_squares_ += sum_of_squares / (samples * samples);  // a tied layer counts once
   reduced_finite_ = reduced_finite_ && finite;
   if (!holds_pushes()) {  // a step without samples: there is nothing to apply
     apply(out, layer, 1, true);
@@ -534,7 +538,7 @@ void WorkerCore::begin_upload(Effects& out) {
   bool on_device = false;
   for (LayerId layer = 0; layer < layers_.size(); ++layer) {
     const SliceState& local = local_[layer];
-    if (policy(layer).mode != Mode::all_reduce || !local.values) continue;
+    if (policy(layer).mode != Mode::all_reduce || !local.values || !owns(layer)) continue;
     on_device = on_device || local.values.device().kind != DeviceKind::cpu;
     layers.emplace_back(layer, local);
   }
@@ -614,8 +618,8 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
-bool WorkerCore::reads(LayerId layer) const {
-  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+bool WorkerCore::borrows(LayerId layer) const {
+  return std::ranges::find(options_.reads, layer) != options_.reads.end();
 }
 
 bool WorkerCore::reads(const Parcel& parcel) const {

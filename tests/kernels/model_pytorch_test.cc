@@ -22,8 +22,7 @@ Tensor flat(const LayerSpec& layer, const test::FixtureCase& example, const std:
 Tensor without_statistics(const LayerSpec& layer, const Tensor& gradient) {
   Tensor values = test::as(DType::f64, gradient);
   for (const ParamSpec& param : layer.params)
-    if (param.kind == ParamKind::statistic)
-      std::fill_n(values.data<double>() + param.offset, param.shape.count(), 0.0);
+    if (param.kind == ParamKind::statistic) std::fill_n(values.data<double>() + param.offset, param.shape.count(), 0.0);
   return values;
 }
 

@@ -156,7 +156,8 @@ Status plan(const PlanArguments& a) {
 void add_options(CLI::App& command, PlanArguments& a) {
   add_config_arguments(command, a.config);
   command.add_option("--hardware", a.hardware, "TOML file that describes the machines; see configs/hardware");
-  command.add_option("--profile", a.profile, "Times and sizes of the layers as troupe profile measured them [parallel.profile]");
+  command.add_option("--profile", a.profile,
+                     "Times and sizes of the layers as troupe profile measured them [parallel.profile]");
   command.add_flag("--draw", a.draw, "Print the schedule as a table");
   command.add_option("--svg", a.svg, "Write the schedule as a picture");
   command.add_flag("--search", a.search, "Compare all ways to spread the model over all devices");
