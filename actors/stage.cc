@@ -141,7 +141,8 @@ struct Stage::Computer {
       ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), both);
       gradient.sum = std::move(both);
     }
-    const auto [squares, finite] = measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
+    const auto [squares, finite] =
+        measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
     report(GradientDone{step, gradient.layer, std::move(gradient.sum), squares, finite});
   }
 
