@@ -49,6 +49,10 @@ struct ApplyDone {
   ps::Step step = 0;
   std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
 };
+/// What Fetch asked for.
+struct FetchDone {
+  std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
+};
 /// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {
   ps::StageTask task;
@@ -64,8 +68,8 @@ struct StageSum {
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, StageTaskDone, StageSum,
-                              TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, StageTaskDone,
+                              StageSum, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it

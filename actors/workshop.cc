@@ -4,13 +4,50 @@
 
 #include <troupe/actors/actor_queue.h>
 #include <troupe/actors/device_reducer.h>
+#include <troupe/actors/own_copy_reducer.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
-#include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
+
+namespace {
+
+std::shared_ptr<Reducer> own_copy_reducer(const ClusterParts& parts, const ps::Endpoint& who) {
+  OwnCopyReducerParts own;
+  own.all_reducer = parts.all_reducer(who.index);
+  own.make_queue = [executor = parts.executor, who] { return executor(who, "collective"); };
+  own.layers = parts.coordinator.layers;
+  own.optimizer = parts.optimizer;
+  own.norm = parts.coordinator.clip_norm > 0;
+  if (parts.trace) own.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_own_copy_reducer(std::move(own));
+}
+
+int device_of(const ClusterParts& parts, ps::WorkerId worker) {
+  const auto device = parts.devices->seat(worker);
+  if (!device) throw std::runtime_error(device.error().message);
+  return *device;
+}
+
+std::shared_ptr<Reducer> device_reducer(const ClusterParts& parts, const ps::Endpoint& who,
+                                        std::shared_ptr<DeviceGroup> group) {
+  const DeviceParts& devices = *parts.devices;
+  DeviceReducerParts device{.backend = devices.backend,
+                            .device = device_of(parts, who.index),
+                            .join = [group, rank = who.index] { return group->join(rank); },
+                            .abort = [group](const std::string& reason) { group->abort(reason); },
+                            .queue = parts.executor(who, "collective"),
+                            .layers = parts.coordinator.layers,
+                            .optimizer = {devices.optimizer, *devices.backend->update_ops()},
+                            .norm = parts.coordinator.clip_norm > 0,
+                            .track = {}};
+  if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_device_reducer(std::move(device));
+}
+
+}  // namespace
 
 void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
   if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
@@ -147,20 +184,19 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
 std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
                                                             Track track) {
   const uint32_t stages = parts_.coordinator.layout.stages;
-  if (!parts_.all_reducer)
-    return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {
-      return group->join(rank, compute, track);
-    };
-  return [parts = parts_, who] {
-    DeviceReducerParts device;
-    device.all_reducer = parts.all_reducer(who.index);
-    device.make_queue = [executor = parts.executor, who] { return executor(who, "collective"); };
-    device.layers = parts.coordinator.layers;
-    device.optimizer = parts.optimizer;
-    device.norm = parts.coordinator.clip_norm > 0;
-    if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
-    return make_device_reducer(std::move(device));
+  if (parts_.all_reducer) return [parts = parts_, who] { return own_copy_reducer(parts, who); };
+  if (parts_.devices)
+    return [parts = parts_, who, group = device_group()] { return device_reducer(parts, who, group); };
+  return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {
+    return group->join(rank, compute, track);
   };
+}
+
+std::shared_ptr<DeviceGroup> Workshop::device_group() {
+  if (!device_group_)
+    device_group_ = std::make_shared<DeviceGroup>(parts_.devices->backend, parts_.devices->seat,
+                                                  parts_.coordinator.dealer.worker_batch.size());
+  return device_group_;
 }
 
 std::shared_ptr<LocalGroup> Workshop::local_group(uint32_t stage) {

@@ -5,6 +5,7 @@
 #include <caf/all.hpp>
 
 #include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/device_group.h>
 #include <troupe/actors/local_group.h>
 #include <troupe/actors/server.h>
 
@@ -30,12 +31,14 @@ class Workshop {
   caf::actor worker(const ps::Endpoint& who, ps::Generation since);
   std::function<std::shared_ptr<Reducer>()> reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
                                                     Track track);
+  std::shared_ptr<DeviceGroup> device_group();
   std::shared_ptr<LocalGroup> local_group(uint32_t stage);
   void check_layers(const ps::Endpoint& who, const GradientSource& source) const;
 
   caf::actor_system& system_;
   ClusterParts parts_;
   std::map<uint32_t, std::shared_ptr<LocalGroup>> groups_;  ///< of the replicas' same stage
+  std::shared_ptr<DeviceGroup> device_group_;
   std::map<ps::Endpoint, ServerActor> replicas_;  ///< made here, and not taken over yet
 };
 

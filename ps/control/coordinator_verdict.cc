@@ -9,6 +9,13 @@ namespace troupe::ps {
 namespace {
 
 constexpr size_t kOpenSteps = 8;  // workers are at most a step apart where the group decides
+constexpr size_t kKnownScales = 8;
+
+std::string scale_history(const std::deque<std::pair<Step, double>>& scales) {
+  std::string text;
+  for (const auto& [step, scale] : scales) text += cat(text.empty() ? " (before: " : ", ", scale, " from step ", step);
+  return text + ")";
+}
 
 }  // namespace
 
@@ -90,17 +97,45 @@ void CoordinatorCore::decide(Effects& out, Step step) {
     fail_run(out, cat("step ", step, ": the gradient holds NaN or Inf (", culprit, ")"));
     return;
   }
+  if (!finite && options_.loss_scaling.dynamic && options_.stop_at_least_scale &&
+      loss_scale_.value <= options_.loss_scaling.least)
+    return fail_run(out, cat("step ", step, ": the gradient holds NaN or Inf (", culprit, ") at the least loss scale, ",
+                             loss_scale_.value, scale_history(scales_), ": the model diverges, or 16 bits ",
+                             "are too few for it; lower the learning rate, or use precision.activations = bf16"));
   Verdict verdict{step, !finite, 1};
   const double norm = std::sqrt(squares);
   if (finite && options_.clip_norm > 0 && norm > options_.clip_norm) verdict.scale = options_.clip_norm / norm;
   result_.skipped_steps += verdict.skip;
   verdicts_[step] = verdict;
+  rescale(out, verdict, culprit);
   partials_.erase(step);
   while (verdicts_.size() > 4) verdicts_.erase(verdicts_.begin());
   for (const Endpoint& voter : voters)
     if (voter.role == Role::server) send(out, voter, verdict);
   if (layout().any(Mode::all_reduce))
     for (WorkerId w = 0; w < slots_.size(); ++w) send(out, worker(w), verdict);
+}
+
+// Whether all verdicts are there on which the loss scale of a step depends: nobody is dealt it before.
+bool CoordinatorCore::knows_scale(Step step) const {
+  if (!options_.loss_scaling.dynamic) return true;
+  for (Step before = scale_step_; before < step; ++before)
+    if (!voters(before).empty()) return false;
+  return true;
+}
+
+void CoordinatorCore::rescale(Effects& out, const Verdict& verdict, const std::string& culprit) {
+  if (verdict.step < scale_step_) return;
+  scale_step_ = verdict.step + 1;
+  const double before = loss_scale_.value;
+  loss_scale_ = next_loss_scale(options_.loss_scaling, loss_scale_, verdict.skip);
+  if (loss_scale_.value == before) return;
+  scales_.emplace_back(scale_step_, loss_scale_.value);
+  if (scales_.size() > kKnownScales) scales_.pop_front();
+  const std::string why = verdict.skip ? cat("the gradient overflowed (", culprit, "), the step is skipped")
+                                       : cat(options_.loss_scaling.interval, " steps in a row did not overflow");
+  out.events.push_back(cat("step ", verdict.step, ": ", why, "; the loss scale goes from ", before, " to ",
+                           loss_scale_.value));
 }
 
 }  // namespace troupe::ps

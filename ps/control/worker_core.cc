@@ -226,8 +226,12 @@ void WorkerCore::begin(Effects& out) {
     if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
-      const LayerId layer = layout().slices[parcel.slices.front()].layer;
-      if (local_step_[layer] < 0 && !state.pulling && state.arrived_step != current_->step)
+      // It may hold layers that this stage does not read.
+      const bool here = std::ranges::any_of(parcel.slices, [&](SliceId slice) {
+        const LayerId layer = layout().slices[slice].layer;
+        return reads(layer) && local_step_[layer] >= 0;
+      });
+      if (!here && !state.pulling && state.arrived_step != current_->step)
         pull(out, parcel.id, current_->step);
       continue;
     }
@@ -388,8 +392,10 @@ void WorkerCore::push_everything(Effects& out) {
   for (Bucket& bucket : buckets(*current_)) {
     for (Reduce& task : bucket) {
       task.gradient = gradients_[task.layer];
+      if (non_finite_.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
-      if (!non_finite_.empty()) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      task.gradient = Tensor::zeros({layers_[task.layer].count});
+      task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
     out.tasks.push_back(std::move(bucket));
   }
@@ -465,7 +471,7 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   TROUPE_CHECK(reduce_work_.step == step, "reduced step ", step, " of ", reduce_work_.step);
   reduced_[layer] = std::move(gradient);
   const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
-  reduced_squares_ += sum_of_squares / (samples * samples);
+  if (owns(layer)) reduced_squares_ += sum_of_squares / (samples * samples);  // a tied layer counts once
   reduced_finite_ = reduced_finite_ && finite;
   if (!holds_pushes()) {  // a step without samples: there is nothing to apply
     apply(out, layer, 1, true);
@@ -528,20 +534,38 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
 }
 
 void WorkerCore::begin_upload(Effects& out) {
-  const std::vector<Slice>& slices = layout().slices;
-  for (const Slice& slice : slices) {
-    const SliceState& local = local_[slice.layer];
-    if (policy(slice.layer).mode != Mode::all_reduce || !local.values) continue;
-    SliceState part;
-    part.slice = slice.id;
-    part.updates = local.updates;
-    part.values = local.values.view(slice.begin, {slice.count()}).clone();
-    for (const Tensor& state : local.state)
-      part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
-    Install& install = installing_[slice.server];
-    install.round = current_->number;
-    install.slices.push_back(std::move(part));
+  std::vector<std::pair<LayerId, SliceState>> layers;
+  bool on_device = false;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    const SliceState& local = local_[layer];
+    if (policy(layer).mode != Mode::all_reduce || !local.values || !owns(layer)) continue;
+    on_device = on_device || local.values.device().kind != DeviceKind::cpu;
+    layers.emplace_back(layer, local);
   }
+  if (on_device) out.tasks.push_back(Fetch{std::move(layers)});
+  else install(out, layers);
+}
+
+WorkerCore::Effects WorkerCore::fetched(std::vector<std::pair<LayerId, SliceState>> layers) {
+  Effects out;
+  if (current_ && current_->kind == Work::Kind::upload) install(out, layers);
+  return out;
+}
+
+void WorkerCore::install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers) {
+  for (const auto& [layer, local] : layers)
+    for (const Slice& slice : layout().slices) {
+      if (slice.layer != layer) continue;
+      SliceState part;
+      part.slice = slice.id;
+      part.updates = local.updates;
+      part.values = local.values.view(slice.begin, {slice.count()}).clone();
+      for (const Tensor& state : local.state)
+        part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
+      Install& told = installing_[slice.server];
+      told.round = current_->number;
+      told.slices.push_back(std::move(part));
+    }
   for (const auto& [server, install] : installing_)
     send(out, {Role::server, server, membership_.servers[server]}, install);
   if (installing_.empty()) finish_other_work(out, {}, 0);
@@ -594,8 +618,8 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
-bool WorkerCore::reads(LayerId layer) const {
-  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+bool WorkerCore::borrows(LayerId layer) const {
+  return std::ranges::find(options_.reads, layer) != options_.reads.end();
 }
 
 bool WorkerCore::reads(const Parcel& parcel) const {

@@ -78,7 +78,8 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
   if (!first) {
     const ps::Work& before = found->second.work;
-    if (before.kind != work.kind || before.step != work.step || before.range != work.range)
+    if (before.kind != work.kind || before.step != work.step || before.range != work.range ||
+        before.loss_scale != work.loss_scale)
       violated("samples", cat(e.to, " is given other work under number ", work.number));
     return;
   }
@@ -87,6 +88,7 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   const WorkerStep key{e.to.index, work.step};
   seeds_[seed_of(e.to.index, work.step)] = key;
   const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
+  if (first_deal) check_loss_scale(e, work);
   if (!first_deal && earlier->second.work.range != work.range)
     violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
 }
@@ -282,6 +284,18 @@ void Oracle::on(const ps::Envelope&, const ps::Verdict& verdict) {
   if (first) return check_verdict(verdict);
   if (found->second.skip != verdict.skip || found->second.scale != verdict.scale)
     violated("sync-step", cat("two verdicts on step ", verdict.step));
+}
+
+/// What all verdicts before the step made of the first scale, and so the same for all workers.
+void Oracle::check_loss_scale(const ps::Envelope& e, const ps::Work& work) {
+  const ps::CoordinatorOptions& c = scenario_.coordinator;
+  const bool resumed = c.loss_scaling.dynamic && c.resume_scale;
+  ps::LossScale scale = resumed ? *c.resume_scale : ps::LossScale{c.loss_scaling.initial, 0};
+  for (const auto& [step, verdict] : verdicts_)
+    if (step < work.step) scale = ps::next_loss_scale(c.loss_scaling, scale, verdict.skip);
+  if (work.loss_scale != scale.value)
+    violated("sync-step", cat(e.to, " is to scale the loss of step ", work.step, " by ", work.loss_scale,
+                              ", should be ", scale.value));
 }
 
 bool Oracle::any_non_finite(ps::Step step) const {

@@ -113,6 +113,7 @@ class Oracle {
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
   bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
+  void check_loss_scale(const ps::Envelope& envelope, const ps::Work& work);
   void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
   std::string difference_from(const Cut& cut, const ps::CheckpointRequest& request) const;
   std::string check_samples(const ps::DealerState& state, size_t ranges) const;
