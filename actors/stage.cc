@@ -137,7 +137,8 @@ struct Stage::Computer {
   void complete(ps::Step step, ps::StageCore::Gradient gradient) {
     if (gradient.other)
       ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), gradient.sum);
-    const auto [squares, finite] = measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
+    const auto [squares, finite] =
+        measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
     report(GradientDone{step, gradient.layer, std::move(gradient.sum), squares, finite});
   }
 
