@@ -106,7 +106,8 @@ using ControlPtr = std::shared_ptr<const Control>;
 /// What a node made of the run's config, and how it makes actors now.
 struct Prepared {
   ps::Ready ready;
-  std::function<caf::actor(const ps::Spawn&)> spawn;
+  /// Under the generation of the order.
+  std::function<caf::actor(const ps::Spawn&, ps::Generation)> spawn;
 };
 /// What a process tells its node: it is prepared (or why it cannot be), or wants to leave the run.
 struct PrepareDone {

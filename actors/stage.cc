@@ -87,7 +87,8 @@ struct Stage::Computer {
             samples,
             task.first_sample,
             derive_seed(piece, "worker", replica),
-            train};
+            train,
+            task.work.loss_scale};
   }
 
   void run(ps::StageTask task, const std::vector<Tensor>& weights) {
@@ -135,8 +136,11 @@ struct Stage::Computer {
   }
 
   void complete(ps::Step step, ps::StageCore::Gradient gradient) {
-    if (gradient.other)
-      ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), gradient.sum);
+    if (gradient.other) {
+      Tensor both = Tensor::empty(gradient.sum.shape());
+      ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), both);
+      gradient.sum = std::move(both);
+    }
     const auto [squares, finite] =
         measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
     report(GradientDone{step, gradient.layer, std::move(gradient.sum), squares, finite});

@@ -60,7 +60,7 @@ struct Computer {
       sampler.indices(work.range.epoch, work.range.begin, running.samples);
     }
     const uint64_t piece = derive_seed(seed, "step", static_cast<uint64_t>(work.step));
-    return {running.samples, derive_seed(piece, "worker", worker)};
+    return {running.samples, derive_seed(piece, "worker", worker), work.loss_scale};
   }
 };
 

@@ -77,17 +77,18 @@ Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(syst
   fill_defaults(system_, parts_);
 }
 
-caf::actor Workshop::make(const ps::Spawn& order) {
+caf::actor Workshop::make(const ps::Spawn& order, ps::Generation since) {
   switch (order.who.role) {
-    case ps::Role::server: return order.takes_over ? successor(order.who, *order.takes_over) : server(order);
-    case ps::Role::replica: return replica(order.who);
-    case ps::Role::worker: return worker(order.who);
+    case ps::Role::server: return order.takes_over ? successor(order.who, *order.takes_over) : server(order, since);
+    case ps::Role::replica: return replica(order.who, since);
+    case ps::Role::worker: return worker(order.who, since);
     default: throw std::runtime_error(cat("a node starts no ", order.who));
   }
 }
 
-ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
+ServerParts Workshop::server_parts(const ps::Endpoint& who, ps::Generation since) const {
   ServerParts server;
+  server.since = since;
   server.options.self = who;
   server.options.coordinator = parts_.coordinator.self;
   server.options.optimizer = parts_.optimizer;
@@ -102,9 +103,9 @@ ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
   return server;
 }
 
-caf::actor Workshop::server(const ps::Spawn& order) {
+caf::actor Workshop::server(const ps::Spawn& order, ps::Generation since) {
   const ps::Endpoint& who = order.who;
-  ServerParts server = server_parts(who);
+  ServerParts server = server_parts(who, since);
   if (order.image) {
     auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
     if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
@@ -121,14 +122,15 @@ caf::actor Workshop::server(const ps::Spawn& order) {
   return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
 }
 
-caf::actor Workshop::replica(const ps::Endpoint& who) {
+caf::actor Workshop::replica(const ps::Endpoint& who, ps::Generation since) {
   ReplicaParts replica;
   replica.options.self = who;
-  replica.options.shard = server_parts({ps::Role::server, who.index, 1}).options;
+  replica.options.since = since;
+  replica.options.shard = server_parts({ps::Role::server, who.index, 1}, since).options;
   replica.options.initial = parts_.initial;
   replica.transport = parts_.transport;
   replica.retry_interval = parts_.retry_interval;
-  replica.successor = [this](const ps::Endpoint& server) { return server_parts(server); };
+  replica.successor = [this, since](const ps::Endpoint& server) { return server_parts(server, since); };
   const ServerActor actor = spawn_replica(system_, std::move(replica));
   replicas_[who] = actor;
   return caf::actor_cast<caf::actor>(actor);
@@ -143,12 +145,13 @@ caf::actor Workshop::successor(const ps::Endpoint& who, const ps::Endpoint& repl
   return caf::actor_cast<caf::actor>(actor);
 }
 
-caf::actor Workshop::worker(const ps::Endpoint& who) {
+caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
   const std::shared_ptr<GradientSource> source = parts_.source(who.index);
   check_layers(who, *source);
   ps::WorkerOptions options;
   options.self = who;
   options.coordinator = parts_.coordinator.self;
+  options.since = since;
   options.clip_norm = parts_.coordinator.clip_norm;
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
   options.bucket_bytes = parts_.bucket_bytes;

@@ -49,11 +49,11 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
     for (const uint32_t chunk : contributors(layer)) holders.insert(schedule.stage_of[chunk]);
     TROUPE_CHECK(holders.size() <= 2, "layer ", layer, " is tied over ", holders.size(), " stages");
   }
-  set_order();
 }
 
-// Chunk by chunk, as the schedule completes them.
+// Chunk by chunk, as the schedule completes them; then those that another stage owns.
 void StageCore::set_order() {
+  order_.clear();
   std::map<uint32_t, uint32_t> weighted;
   for (const Action& action : options_.plan.schedule->actions[stage()]) {
     if (action.kind != ActionKind::backward_weight || ++weighted[action.chunk] < options_.plan.schedule->micro_batches)
@@ -61,6 +61,10 @@ void StageCore::set_order() {
     const LayerRange& own = options_.plan.chunks[action.chunk];
     for (LayerId layer = own.last; layer-- > own.first;) order_.push_back(layer);
   }
+  for (const TiedLayer& tied : options_.plan.tied)
+    if (!here(chunk_of(tied.layer)) && here(tied.reader) && on_both(tied.layer) &&
+        std::ranges::find(order_, tied.layer) == order_.end())
+      order_.push_back(tied.layer);
 }
 
 bool StageCore::is_complete(LayerId layer) const {
@@ -93,6 +97,15 @@ std::vector<uint32_t> StageCore::contributors(LayerId layer) const {
   return chunks;
 }
 
+// The first chunk that reads a tied layer, on this stage or on another one.
+std::optional<uint32_t> StageCore::reader(LayerId layer, bool on_this_stage) const {
+  for (const TiedLayer& tied : options_.plan.tied)
+    if (tied.layer == layer && here(tied.reader) == on_this_stage) return tied.reader;
+  return {};
+}
+
+bool StageCore::on_both(LayerId layer) const { return membership_->layout->policies[layer].mode == Mode::all_reduce; }
+
 // ---- work ------------------------------------------------------------------------------------------------------------
 
 StageCore::Effects StageCore::begin(const Work& work) {
@@ -118,6 +131,7 @@ void StageCore::plan() {
   if (work_->kind == Work::Kind::train) {
     split(schedule.micro_batches);
     runs_ = options_.plan.schedule;
+    set_order();
     left_ = 0;
   } else {
     split((work_->range.count + options_.evaluation_batch - 1) / options_.evaluation_batch);
@@ -188,6 +202,11 @@ void StageCore::submit(Effects& out, const Action& action) {
                             action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
                             ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
                             task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
+    if (const auto& due = options_.activations; due && !input.tensors.empty() && input.tensors.front().dtype() != *due)
+      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ",
+                            action.micro_batch, " for chunk ", action.chunk, " are ",
+                            troupe::name_of(input.tensors.front().dtype()),
+                            ", expected ", troupe::name_of(*due)));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
     taken_.insert(*key);
   }
@@ -247,10 +266,10 @@ StageCore::Effects StageCore::gradient(LayerId layer, Tensor sum) {
   Effects out;
   if (!work_) return out;
   const uint32_t owner = chunk_of(layer);
-  if (!here(owner)) {
-    hand_on(out, Activation::Kind::tied, owner, layer, std::move(sum));
-    return out;
-  }
+  const bool keeps = here(owner) || on_both(layer);
+  const std::optional<uint32_t> elsewhere = !here(owner) ? owner : on_both(layer) ? reader(layer, false) : std::nullopt;
+  if (elsewhere) hand_on(out, Activation::Kind::tied, *elsewhere, layer, sum);
+  if (!keeps) return out;
   sums_[layer] = std::move(sum);
   add_tied(out, layer);
   finish(out);
@@ -262,7 +281,8 @@ void StageCore::add_tied(Effects& out, LayerId layer) {
   const auto sum = sums_.find(layer);
   if (sum == sums_.end()) return;
   const uint32_t owner = chunk_of(layer);
-  const Key key{key_step_, Activation::Kind::tied, owner, layer};
+  const bool owned = here(owner);
+  const Key key{key_step_, Activation::Kind::tied, owned ? owner : reader(layer, true).value(), layer};
   Tensor other;
   const bool elsewhere = std::ranges::any_of(contributors(layer), [&](uint32_t chunk) { return !here(chunk); });
   if (elsewhere) {
@@ -275,6 +295,7 @@ void StageCore::add_tied(Effects& out, LayerId layer) {
       return fault(out, cat("the part of another stage in the gradient of layer ", layer, " does not fit it"));
     other = std::move(part.tensors[0]);
   }
+  if (!owned) std::swap(sum->second, other);
   complete_[layer] = {layer, std::move(sum->second), std::move(other)};
   sums_.erase(sum);
   // Collectives among replicas are told apart by their order alone.

@@ -23,6 +23,7 @@ struct StageOptions {
   bool strict = false;             ///< run the schedule's order to the letter, even where something else is ready
   int64_t evaluation_batch = 250;  ///< samples of a micro-batch without a way back
   int64_t stall_ms = 60'000;       ///< waiting longer for a neighbour is a fault; 0: for ever
+  std::optional<DType> activations;  ///< what neighbours hand on must be in it
 };
 
 /// What a stage gives its executor to do: one action of the schedule. Tasks run in the order given.
@@ -44,12 +45,16 @@ struct StageTask {
 /// What runs next is StageOrder's decision, the one that the simulator times: an action whose input is not there may be
 /// overtaken by one that is ready, so that no stage idles while it may run something.
 ///
+/// Where a tied layer is all_reduced, both of its stages keep its weights in step themselves: each gets the other's part
+/// of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a part.
+///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
 /// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
 class StageCore {
  public:
   /// A layer's gradient: `sum`, to which the part of another stage in a tied layer is still to be added, where there is
-  /// one. Both are the receiver's.
+  /// one. The owner's part is in `sum` on both stages, so that both get the same bits. Where `other` is, both tensors are
+  /// the other stage's, too, and may only be read.
   struct Gradient {
     LayerId layer = 0;
     Tensor sum, other;
@@ -110,6 +115,8 @@ class StageCore {
   std::vector<LayerId> complete_after(const Action& action);
   void hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor);
   void add_tied(Effects& out, LayerId layer);
+  std::optional<uint32_t> reader(LayerId layer, bool on_this_stage) const;
+  bool on_both(LayerId layer) const;
   void set_order();
   bool is_complete(LayerId layer) const;
   void finish(Effects& out);
@@ -132,7 +139,7 @@ class StageCore {
   int64_t at_executor_ = 0;                ///< tasks given and not answered
   std::map<uint32_t, uint32_t> weighted_;  ///< by chunk: backward_weight tasks given
   std::map<LayerId, Tensor> sums_;         ///< of layers that wait for the part of another stage
-  std::vector<LayerId> order_;             ///< the stage's layers as their gradients leave: the same on every replica
+  std::vector<LayerId> order_;             ///< layers as their gradients leave this step: the same on every replica
   std::map<LayerId, Gradient> complete_;   ///< behind one that is not
   size_t left_ = 0;                        ///< how many of them have left
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/param/buckets.h>
@@ -30,6 +31,7 @@ WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& laye
 
 WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   Effects out;
+  if (envelope.from.role == Role::coordinator && envelope.generation < options_.since) return out;
   if (const auto* membership = std::get_if<Membership>(&envelope.body)) {
     on(out, *membership, envelope.generation);
     return out;
@@ -59,6 +61,9 @@ Status WorkerCore::check(const Membership& membership) const {
   bool same = theirs.size() == layers_.size();
   for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
   if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
+  if (membership_.layout && !membership.rebase &&
+      (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
+    return fail(ErrorKind::invalid, "the membership's layout is another, and it says no step to go on from");
   return {};
 }
 
@@ -74,8 +79,8 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       out.finished = true;  // somebody else fills this slot now
       return;
     }
-    const bool first = !membership_.layout;
-    membership_ = membership;
+    const Membership before = std::exchange(membership_, membership);
+    const bool first = !before.layout;
     next_sequence_.resize(membership.servers.size(), 1);
     if (first || membership.rebase) {
       TROUPE_CHECK(open_.empty(), "generation ", generation, " rebases while ", open_.size(), " steps are open");
@@ -92,12 +97,29 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
+    } else {
+      forget_reads(before.servers);
     }
   }
   to_coordinator(out, MembershipAck{});
   if (!news) return;
   Effects again = tick();
   out.send.insert(out.send.end(), again.send.begin(), again.send.end());
+}
+
+// Whoever follows a server that was lost may go on from older parameters. What was read of that one ahead of a step is
+// read again when the step begins, so that it computes with what its servers hold. A step that has begun was dealt
+// before the loss and keeps what it has read; a test reads again.
+void WorkerCore::forget_reads(const std::vector<Incarnation>& servers_before) {
+  for (const Parcel& parcel : layout().parcels) {
+    ParcelState& state = parcels_[parcel.id];
+    if (membership_.servers.at(parcel.server) == servers_before.at(parcel.server)) continue;
+    const bool in_use = current_ && state.arrived_step == current_->step;
+    if (in_use && current_->kind == Work::Kind::train) continue;
+    state.arrived_step = -1;
+    state.arrived = {};
+    if (in_use && !backward_given_) state.pulling = Pull{parcel.id, current_->step, next_ticket_++};
+  }
 }
 
 void WorkerCore::on(Effects& out, const Work& work) {
@@ -204,8 +226,12 @@ void WorkerCore::begin(Effects& out) {
     if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
-      const LayerId layer = layout().slices[parcel.slices.front()].layer;
-      if (local_step_[layer] < 0 && !state.pulling && state.arrived_step != current_->step)
+      // It may hold layers that this stage does not read.
+      const bool here = std::ranges::any_of(parcel.slices, [&](SliceId slice) {
+        const LayerId layer = layout().slices[slice].layer;
+        return reads(layer) && local_step_[layer] >= 0;
+      });
+      if (!here && !state.pulling && state.arrived_step != current_->step)
         pull(out, parcel.id, current_->step);
       continue;
     }
@@ -445,7 +471,7 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   TROUPE_CHECK(reduce_work_.step == step, "reduced step ", step, " of ", reduce_work_.step);
   reduced_[layer] = std::move(gradient);
   const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
-  reduced_squares_ += sum_of_squares / (samples * samples);
+  if (owns(layer)) reduced_squares_ += sum_of_squares / (samples * samples);  // a tied layer counts once
   reduced_finite_ = reduced_finite_ && finite;
   if (!holds_pushes()) {  // a step without samples: there is nothing to apply
     apply(out, layer, 1, true);
@@ -512,7 +538,7 @@ void WorkerCore::begin_upload(Effects& out) {
   bool on_device = false;
   for (LayerId layer = 0; layer < layers_.size(); ++layer) {
     const SliceState& local = local_[layer];
-    if (policy(layer).mode != Mode::all_reduce || !local.values) continue;
+    if (policy(layer).mode != Mode::all_reduce || !local.values || !owns(layer)) continue;
     on_device = on_device || local.values.device().kind != DeviceKind::cpu;
     layers.emplace_back(layer, local);
   }
@@ -592,8 +618,8 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
-bool WorkerCore::reads(LayerId layer) const {
-  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+bool WorkerCore::borrows(LayerId layer) const {
+  return std::ranges::find(options_.reads, layer) != options_.reads.end();
 }
 
 bool WorkerCore::reads(const Parcel& parcel) const {
