@@ -141,7 +141,8 @@ class CoordinatorCore {
   static auto fields(T& x) {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
                     x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
-                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.once_immediate_, x.pieces_at_, x.full_batch_, x.resizing_,
+                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.once_immediate_, x.pieces_at_,
+                    x.full_batch_, x.resizing_,
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
