@@ -174,6 +174,7 @@ void CoordinatorCore::apply_change(Effects& out) {
   const DealerState state = dealer_.state();
   const Step step = furthest();  // whoever comes back may have been the furthest
   if (resizing_) apply_resize(out);
+  note_immediate(policies);
   options_.dealer.lockstep = lockstep(policies);
   dealer_ = *Dealer::make(options_.dealer, state);
   membership_.layout = std::make_shared<const Layout>(make_layout(options_.layers, policies, options_.layout));

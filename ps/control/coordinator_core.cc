@@ -76,6 +76,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
       std::make_shared<const Layout>(make_layout(options_.layers, options_.policies, options_.layout));
   membership_.rebase = start;
   for (Slot& slot : slots_) slot.next_step = start;
+  note_immediate(options_.policies);
   pieces_at_[start] = pieces_dealt();
   const Step dealt = dealer_.samples_dealt() / options_.dealer.global_batch;
   next_checkpoint_ = first_multiple_after(dealt, options_.checkpoint_every_steps);
