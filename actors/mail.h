@@ -53,6 +53,7 @@ struct ApplyDone {
 struct StageTaskDone {
   ps::StageTask task;
   Tensor output;
+  StepStats stats;
   double compute_s = 0;
 };
 /// A layer's sum over the micro-batches of a stage.

@@ -64,7 +64,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   membership_.layout =
       std::make_shared<const Layout>(make_layout(options_.layers, options_.policies, options_.layout));
   membership_.rebase = start;
-  for (Slot& slot : slots_) slot.next_step = start;
+  for (Slot& slot : slots_) slot.next_step = slot.since = start;
   pieces_at_[start] = pieces_dealt();
   const Step dealt = dealer_.samples_dealt() / options_.dealer.global_batch;
   next_checkpoint_ = first_multiple_after(dealt, options_.checkpoint_every_steps);
@@ -236,7 +236,7 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   }
   if (dealt_observer_) dealt_observer_({w, idle});
   const Deal deal = idle ? dealer_.idle(w) : *dealer_.next(w);
-  return Work{0, Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples, deal.range};
+  return Work{0, Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples, deal.range, slot.since};
 }
 
 std::optional<Deal> CoordinatorCore::upcoming(WorkerId w) const {

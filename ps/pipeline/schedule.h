@@ -83,6 +83,9 @@ std::vector<Action> with_transfers(const Schedule& schedule, uint32_t stage);
 
 /// By micro-batch: how many steps the weights have behind them with which `chunk` runs it forward and back.
 std::vector<uint32_t> weight_versions(const Schedule& schedule, uint32_t chunk);
+/// How many steps the weights of a step on `stage` are older than the step itself, from the step on at which that many
+/// lie behind the pipeline's begin: PipeDream stages - 1 - stage, PipeDream-2BW 1, else 0.
+uint32_t weight_lag(const Schedule& schedule, uint32_t stage);
 /// How many versions of its weights the chunk holds at most at a time; 1 where steps are flushed.
 uint32_t weight_copies(const Schedule& schedule, uint32_t chunk);
 
