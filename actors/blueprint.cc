@@ -121,9 +121,10 @@ Status Blueprint::choose_stages() {
   for (const ps::TiedLayer& tied : plan->tied) {
     const std::string& name = coordinator_.layers[tied.layer].name;
     if (p.asynchronous())
-      return fail(ErrorKind::invalid, cat("layer ", name, " is used by two stages (model.tied), and parallel.schedule = ", p.schedule,
-                                          " has each stage at another version of its weights: set model.tied = false, or use "
-                                          "another schedule"));
+      return fail(ErrorKind::invalid,
+                  cat("layer ", name, " is used by two stages (model.tied), and parallel.schedule = ", p.schedule,
+                      " has each stage at another version of its weights: set model.tied = false, or use another "
+                      "schedule"));
     if (coordinator_.policies[tied.layer].mode == ps::Mode::all_reduce)
       return fail(ErrorKind::invalid, cat("layer ", name, " is all_reduce, but another stage uses its weights as well (model.tied), "
                                           "and reads them from the servers: give it another mode ([[update]] layers = \"", name,

@@ -202,7 +202,8 @@ void Stage::submit(ps::StageTask task) {
 }
 
 void Stage::submit(ps::StageCore::Gradient gradient) {
-  parts_.compute->submit([computer = computer_, step = runs_.at(gradient.work).work.step, gradient = std::move(gradient)] {
+  const ps::Step step = runs_.at(gradient.work).work.step;
+  parts_.compute->submit([computer = computer_, step, gradient = std::move(gradient)] {
     computer->guard([&] { computer->complete(step, gradient); });
   });
 }

@@ -23,8 +23,8 @@ struct MicroBatch {
 /// of a step. Part by part it is what GradientSource is for a whole model; Troupe's is nn::ModelStageSource.
 ///
 /// All calls come from one thread at a time. For each micro-batch and part: `forward`, then `backward_input`, then
-/// `backward_weight`, other micro-batches in between, of the next steps as well: but no `backward_weight` of a step before
-/// the gradients of the step before it were taken. An exception ends the stage with its text.
+/// `backward_weight`, other micro-batches in between, of the next steps as well: but no `backward_weight` of a step
+/// before the gradients of the one before it were taken. An exception ends the stage with its text.
 class StageSource {
  public:
   virtual ~StageSource() = default;

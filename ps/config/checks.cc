@@ -97,11 +97,11 @@ struct Checker {
     const auto refuse = [&](const std::string& what, const char* instead) {
       problem(what, " and ", term("parallel.schedule"), ": ", instead);
     };
-    const std::string stale = cat("its layers are pulled by version (which of them a micro-batch reads is the schedule's "
-                                  "decision, docs/pipelines.md): use mode = \"sync\", or another schedule");
+    const char* const stale = "its layers are pulled by version (which of them a micro-batch reads is the schedule's "
+                              "decision, docs/pipelines.md): use mode = \"sync\", or another schedule";
     for (size_t i = 0; i < c.update.size(); ++i)
       if (c.update[i].policy.mode != Mode::sync)
-        refuse(cat(rule(i), " makes ", c.update[i].layers, " ", describe(c.update[i].policy)), stale.c_str());
+        refuse(cat(rule(i), " makes ", c.update[i].layers, " ", describe(c.update[i].policy)), stale);
     if (c.train.clip_norm > 0)
       refuse(cat(term("train.clip_norm"), " clips by the norm of the gradients of all stages"),
              "a stage does not wait for those of the others: leave clipping out, or use another schedule");
@@ -109,7 +109,8 @@ struct Checker {
       refuse(cat(term("train.on_nonfinite"), " is a decision of all stages"),
              "a stage does not wait for the others: use stop, or another schedule");
     if (c.parallel.strict_schedule)
-      refuse(term("parallel.strict_schedule"), "that order has no end to keep to: leave it out, or use another schedule");
+      refuse(term("parallel.strict_schedule"),
+             "that order has no end to keep to: leave it out, or use another schedule");
     for (const int64_t samples : worker_batches(c))
       if (samples % c.parallel.steps_per_batch() != 0)
         return refuse(cat("a replica's batch of ", samples, " samples (", term("train.batch_size"), ", ",

@@ -126,8 +126,8 @@ StageCore::Effects StageCore::begin(const Work& work) {
 StageCore::Run StageCore::plan(const Work& work) const {
   const Schedule& schedule = *options_.plan.schedule;
   const bool train = work.kind == Work::Kind::train;
-  auto micro = split(work.range, train ? schedule.micro_batches
-                                       : (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch);
+  const int64_t tests = (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch;
+  auto micro = split(work.range, train ? schedule.micro_batches : tests);
   auto list = train ? options_.plan.schedule
                     : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size())));
   StageOrder order(*list, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
@@ -428,8 +428,8 @@ StageCore::Effects StageCore::watch(int64_t now_ms) {
   if (options_.stall_ms == 0 || failed_ || now_ms - moved_at_ms_ < options_.stall_ms) return out;
   std::string trace;
   for (const std::string& event : last_events_) trace += (trace.empty() ? "" : ", ") + event;
-  fault(out, cat("in step ", runs_.front().work.step, " it has waited ", (now_ms - moved_at_ms_) / 1000, " s for ", waits,
-                 "; what it did last: ", trace));
+  fault(out, cat("in step ", runs_.front().work.step, " it has waited ", (now_ms - moved_at_ms_) / 1000, " s for ",
+                 waits, "; what it did last: ", trace));
   return out;
 }
 

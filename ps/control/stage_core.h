@@ -45,8 +45,8 @@ struct StageTask {
 /// overtaken by one that is ready, so that no stage idles while it may run something.
 ///
 /// Of an asynchronous schedule (one update's micro-batches, made with a step at its end) the next step may begin while
-/// earlier ones run: its forwards follow theirs, its backwards follow theirs, and no more micro-batches are held than in
-/// 1F1B without a flush (stages - stage). Which weights each step has is its caller's decision (WorkerCore).
+/// earlier ones run: its forwards follow theirs, its backwards follow theirs, and no more micro-batches are held than
+/// in 1F1B without a flush (stages - stage). Which weights each step has is its caller's decision (WorkerCore).
 ///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
 /// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
@@ -132,7 +132,8 @@ class StageCore {
   void note_arrival(Run& run, const Key& key) const;
   void submit(Effects& out, Run& run, const Action& action);
   std::vector<LayerId> complete_after(Run& run, const Action& action) const;
-  void hand_on(Effects& out, const Run& run, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor);
+  void hand_on(Effects& out, const Run& run, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch,
+               Tensor tensor);
   void add_tied(Effects& out, Run& run, LayerId layer);
   void set_gradient_order();
   bool is_complete(const Run& run, LayerId layer) const;

@@ -441,8 +441,9 @@ void WorkerCore::push(Effects& out, const Running& step, ParcelId id) {
     }
   }
   std::deque<Push>& queued = parcels_[id].queued;
-  TROUPE_CHECK(queued.empty() || (static_cast<Step>(queued.size()) <= options_.weight_lag && queued.back().step < push.step),
-               "parcel ", id, " has pushes of steps ", queued.front().step, " and ", push.step, " open");
+  const bool in_order = queued.empty() || queued.back().step < push.step;
+  TROUPE_CHECK(in_order && static_cast<Step>(queued.size()) <= options_.weight_lag, "parcel ", id, " has ",
+               queued.size(), " pushes open before that of step ", push.step);
   queued.push_back(std::move(push));
   send_pushes(out, id);
 }

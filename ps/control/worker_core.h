@@ -39,9 +39,9 @@ struct WorkerOptions {
 ///
 /// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 ///
-/// Of an asynchronous pipeline, it begins a step while earlier ones are computed. Which version of a layer a step reads is
-/// a matter of arithmetic alone: the version that follows a push is pulled behind it and awaited before the next push
-/// leaves, so that none is missed, and kept until the last step that reads it has begun.
+/// Of an asynchronous pipeline, it begins a step while earlier ones are computed. Which version of a layer a step reads
+/// is a matter of arithmetic alone: the version that follows a push is pulled behind it and awaited before the next
+/// push leaves, so that none is missed, and kept until the last step that reads it has begun.
 class WorkerCore {
  public:
   struct Effects {

@@ -8,8 +8,8 @@
 using namespace troupe;
 using namespace troupe::test;
 
-// PipeDream and PipeDream-2BW in real runs, against their semantics written out: one loop, one thread, no pipeline, every
-// version of the weights kept.
+// PipeDream and PipeDream-2BW in real runs, against their semantics written out: one loop, one thread, no pipeline,
+// every version of the weights kept.
 BOOST_AUTO_TEST_SUITE(async_pipeline)
 
 namespace {
@@ -23,8 +23,8 @@ Bench deep(int64_t samples = 512) {
 }
 
 /// The run that `parts` describe, step after step: stage s of p computes step t with version max(since, t - lag) of its
-/// weights, where lag is p - 1 - s (PipeDream) or 1 (2BW) and `since` the last step at which the run stood still; the step's
-/// gradient makes version t + 1 of version t.
+/// weights, where lag is p - 1 - s (PipeDream) or 1 (2BW) and `since` the last step at which the run stood still; the
+/// step's gradient makes version t + 1 of version t.
 class Reference {
  public:
   Reference(const ClusterParts& parts, const Pipeline& pipeline)
@@ -87,8 +87,12 @@ class Reference {
       ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle)
           .indices(deal.range.epoch, begin, samples);
       const uint64_t piece = derive_seed(parts_.seed, "step", static_cast<uint64_t>(deal.step));
-      const MicroBatch micro{index++, 0,         samples, begin - deal.range.begin, derive_seed(piece, "worker", replica),
-                             true,    deal.step};
+      MicroBatch micro;
+      micro.index = index++;
+      micro.samples = samples;
+      micro.first_sample = begin - deal.range.begin;
+      micro.seed = derive_seed(piece, "worker", replica);
+      micro.step = deal.step;
       begin += count;
       Tensor x, dy;
       for (uint32_t stage = 0; stage < p; ++stage) x = source(stage).forward(micro, weights(stage), std::move(x));

@@ -120,7 +120,8 @@ struct World {
       BOOST_REQUIRE_EQUAL(value_of(task.input), last ? 0 : gradient(task.micro_batch, task.chunk + 1));
       if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk));
     }
-    for (const LayerId layer : task.gradients) take(stage, node.core->gradient(task.work.number, layer, one(layer + 1)));
+    for (const LayerId layer : task.gradients)
+      take(stage, node.core->gradient(task.work.number, layer, one(layer + 1)));
     take(stage, node.core->computed(task, output));
   }
 
@@ -451,8 +452,9 @@ BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
       World world(one_step(name, 3, micro_batches), 1);
       World::Node& node = world.nodes[stage];
       std::vector<Step> begun(3, 0);
+      const auto lag = static_cast<Step>(weight_lag(*world.plan, stage));
       const auto begin = [&] {
-        while (begun[stage] < kSteps && begun[stage] - node.works_done <= static_cast<Step>(weight_lag(*world.plan, stage)))
+        while (begun[stage] < kSteps && begun[stage] - node.works_done <= lag)
           world.take(stage, node.core->begin(train(begun[stage]++)));
       };
       const auto hear = [&](Activation::Kind kind, uint32_t from, Step step, uint32_t micro) {

@@ -447,7 +447,7 @@ BOOST_AUTO_TEST_CASE(AReducedLayerIsAppliedAtOnceAndTheNextForwardWaitsForIt) {
   w.reply(1);
   w.take(w.core->applied_locally(0, 0, {0, filled(2), {}, 1}));
   BOOST_TEST(w.given() == "forward 0-2, backward {0 and apply}");
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 2);
   BOOST_TEST(w.said<Pull>().size() == 3u);  // of the reduced layer there is only the first
 }
 
@@ -510,7 +510,7 @@ BOOST_AUTO_TEST_CASE(ASkippedStepLeavesReducedLayersAsTheyAre) {
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
   w.work(2, 1);
   BOOST_TEST(w.given() == "forward 0-1, backward");  // whose gradients wait for its end
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 7);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 7);
 }
 
 BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeToEveryServerThatHoldsThem) {
@@ -601,7 +601,7 @@ BOOST_AUTO_TEST_CASE(AnEvaluationSeesWhatTheServersHoldNow) {
   w.work(2, 1, 10, Work::Kind::evaluate);
   w.reply(0, 2);  // it was asked for again
   BOOST_TEST(w.given() == "forward 0-1, backward, evaluate");
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 2);
   w.take(w.core->evaluated({3, 9, 10}, 0.1));
   const auto done = w.said<WorkDone>();
   BOOST_TEST_REQUIRE(done.size() == 1u);

@@ -111,7 +111,8 @@ void cut_into_stages(Random& random, Scenario& s) {
   s.stage.strict = random.chance(0.2);
   s.stage.evaluation_batch = between(random, 1, 4);
   s.stage.stall_ms = 0;  // whoever is gone is found missing otherwise
-  if (Random without_flush(derive_seed(s.seed, "asynchronous")); without_flush.chance(0.3)) never_flush(without_flush, s);
+  Random without_flush(derive_seed(s.seed, "asynchronous"));
+  if (without_flush.chance(0.3)) never_flush(without_flush, s);
   if (c.clip_norm == 0 && !c.skip_non_finite && !s.asynchronous()) return;
   c.policies.assign(layers, {Mode::sync});
   c.changes.clear();
