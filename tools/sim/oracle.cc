@@ -378,15 +378,22 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
 }
 
 /// A stage of an asynchronous pipeline reads the version that its schedule says. One that was started again found
-/// only what servers still held of those before the step, at least as new.
+/// only what servers still held of those before the step, at least as new; and what a stage has kept outlives the
+/// server that it read it from, also where that one went on from a checkpoint.
 bool Oracle::right_version(const Dealt& dealt, ps::WorkerId worker, const ReferenceSlice& s,
                            std::span<const float> values) const {
   const ps::Step step = dealt.work.step, stage = worker % scenario_.stages();
   const ps::Step lag = scenario_.stage.plan.schedule->name == "pipedream" ? scenario_.stages() - 1 - stage : 1;
   for (const ps::Step since : dealt.since) {
     const ps::Step oldest = std::max(since, step - lag), newest = restarted_.count(worker) > 0 ? step : oldest;
-    for (ps::Step version = oldest; version <= newest; ++version)
+    for (ps::Step version = oldest; version <= newest; ++version) {
       if (difference(values, s.before(version)).empty()) return true;
+      for (const auto& [server, old] : replaced_)
+        if (const auto held = old.slices.find(s.slice().id);
+            scenario_.coordinator.servers_reload && held != old.slices.end() &&
+            difference(values, held->second.before(version)).empty())
+          return true;
+    }
   }
   return false;
 }
