@@ -16,6 +16,7 @@
 #include <troupe/ps/control/replicated_store.h>
 #include <troupe/ps/pipeline/balance.h>
 #include <troupe/ps/pipeline/configured.h>
+#include <troupe/ps/pipeline/pieces.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -92,7 +93,9 @@ Status Blueprint::choose() {
   c.evaluate_every_epochs = config_.train.evaluate_every_epochs;
   c.test_samples = data_.test->size();
   c.clip_norm = config_.train.clip_norm;
-  c.skip_non_finite = config_.train.on_nonfinite == ps::NonFinite::skip;
+  c.loss_scaling = ps::loss_scaling(config_.precision);
+  c.stop_at_least_scale = config_.train.on_nonfinite == ps::NonFinite::stop;
+  c.skip_non_finite = !c.stop_at_least_scale || c.loss_scaling.dynamic;
   // A recording knows of no restarts: a recorded run that loses a worker ends.
   c.max_restarts = config_.debug.record ? 0 : config_.elastic.max_restarts;
   c.on_loss = config_.elastic.on_loss;
@@ -116,29 +119,35 @@ Status Blueprint::choose_stages() {
   const ps::ParallelSection& p = config_.parallel;
   auto schedule = ps::running_schedule(p);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
-  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
+  auto costs = layer_costs();
+  if (!costs) return tl::unexpected<Error>(costs.error());
+  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts, *costs);
   if (!plan) return tl::unexpected<Error>(plan.error());
-  for (const ps::TiedLayer& tied : plan->tied) {
-    const std::string& name = coordinator_.layers[tied.layer].name;
-    if (p.asynchronous())
-      return fail(ErrorKind::invalid,
-                  cat("layer ", name, " is used by two stages (model.tied), and parallel.schedule = ", p.schedule,
-                      " has each stage at another version of its weights: set model.tied = false, or use another "
-                      "schedule"));
-    if (coordinator_.policies[tied.layer].mode == ps::Mode::all_reduce)
-      return fail(ErrorKind::invalid, cat("layer ", name, " is all_reduce, but another stage uses its weights as well (model.tied), "
-                                          "and reads them from the servers: give it another mode ([[update]] layers = \"", name,
-                                          "\", mode = \"sync\"), or set model.tied = false"));
-  }
+  if (p.asynchronous() && !plan->tied.empty())
+    return fail(ErrorKind::invalid,
+                cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages (model.tied), and "
+                    "parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set "
+                    "model.tied = false, or use another schedule"));
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;
+  stage_.activations = ps::storage_type(config_.precision);
   coordinator_.layout.stages = stage_.plan.schedule->stages;
   coordinator_.layout.stage_of = stage_.plan.stage_of();
-  coordinator_.judge_stages = [model = model_, plan = stage_.plan](const std::vector<double>& seconds) {
-    return ps::imbalance(*model, plan, seconds);
+  coordinator_.judge_stages = [costs = std::move(*costs), plan = stage_.plan](const std::vector<double>& seconds) {
+    return ps::imbalance(costs, plan, seconds);
   };
   return {};
+}
+
+Result<std::vector<ps::LayerCost>> Blueprint::layer_costs() const {
+  const std::string& file = config_.parallel.profile;
+  if (file.empty()) return ps::estimated_costs(*model_);
+  const auto profile = ps::read_profile_csv(file);
+  if (!profile) return tl::unexpected<Error>(profile.error());
+  auto costs = ps::measured_costs(*model_, *profile);
+  if (!costs) return fail(cat(file, " (", sources_.of("parallel.profile"), ")"), costs.error());
+  return costs;
 }
 
 ClusterParts Blueprint::parts() const {
@@ -157,6 +166,9 @@ ClusterParts Blueprint::parts() const {
   parts.reduce_threads =
       static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  if (seats_->backend()->kind() != DeviceKind::cpu)
+    parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
+                                optimizer_options_};
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.
@@ -177,7 +189,8 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   const auto device = seats_->seat(worker);
   if (!device) throw std::runtime_error(device.error().message);
   options.device = *device;
-  auto made = nn::ModelSource::make(model_, data_.train, data_.test, seats_->backend(), options);
+  auto made = nn::ModelSource::make(model_, data_.train, data_.test, seats_->backend(), options,
+                                    ps::storage_type(config_.precision));
   if (!made) throw std::runtime_error(made.error().message);
   std::unique_ptr<GradientSource> source = std::move(*made);
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)
@@ -192,7 +205,8 @@ std::unique_ptr<StageSource> Blueprint::stage_source(ps::WorkerId worker) const 
     if (schedule.stage_of[chunk] == worker % schedule.stages)
       parts.emplace_back(model_, stage_.plan.chunks[chunk].first, stage_.plan.chunks[chunk].last);
   return std::make_unique<nn::ModelStageSource>(model_, std::move(parts), data_.train, data_.test,
-                                                static_cast<int>(config_.parallel.threads_per_worker));
+                                                static_cast<int>(config_.parallel.threads_per_worker),
+                                                ps::storage_type(config_.precision));
 }
 
 void Blueprint::keep_promises(ClusterParts& parts, const ps::RunConfig& config, bool spread) {
@@ -219,6 +233,7 @@ Status Blueprint::resume(ClusterParts& parts, std::shared_ptr<const ps::Checkpoi
       !fits)
     return fail(cat("cannot resume from ", checkpoint->folder()), fits.error());
   parts.coordinator.resume = manifest.dealer;
+  parts.coordinator.resume_scale = manifest.loss_scale;
   parts.initial = [checkpoint](const ps::Slice& slice) {
     auto state = checkpoint->slice(slice);
     if (!state) throw std::runtime_error("cannot read the checkpoint: " + state.error().message);

@@ -126,6 +126,7 @@ Status Experiment::Impl::resume() {
   if (options.recovery) {
     const ps::JournalHead& head = options.recovery->head();
     parts.coordinator.resume = head.resume;
+    parts.coordinator.resume_scale = head.loss_scale;
     resumed_from = head.resume_from;
     before.seconds = head.seconds;
     return {};
@@ -231,6 +232,11 @@ void Experiment::Impl::choose_folders() {
     const std::string parent = logs.empty() ? folder_path + "/updates" : logs;
     logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
   }
+  // All processes cut alike, and only this one needs the file.
+  if (told.parallel.stages > 1 && !told.parallel.profile.empty()) {
+    told.parallel.cuts = parts.stage.plan.counts();
+    told.parallel.profile.clear();
+  }
   std::string& traces = told.metrics.trace_folder;
   if (told.metrics.trace) traces = std::filesystem::absolute(traces.empty() ? folder_path : traces).lexically_normal();
   Blueprint::keep_promises(parts, told, options.spread.has_value());
@@ -252,6 +258,7 @@ Status Experiment::Impl::begin_journal() {
   head.config = ps::resolved_toml(told);
   head.resume_from = resumed_from;
   head.resume = parts.coordinator.resume;
+  head.loss_scale = parts.coordinator.resume_scale;
   head.seconds = before.seconds;
   auto made = ps::JournalFolder::create(files, path, head);
   if (!made) return tl::unexpected<Error>(made.error());
@@ -318,7 +325,7 @@ Status Experiment::Impl::write_config() {
 
 Status Experiment::Impl::save(const ps::CheckpointRequest& request) {
   ps::CheckpointContent content{*request.layout, request.slices, request.step, request.dealer,
-                                parts.optimizer->name(), parts.optimizer->state_names(), {}};
+                                parts.optimizer->name(), parts.optimizer->state_names(), {}, request.loss_scale};
   content.metrics["seconds"] = before.seconds + seconds_since(begun);
   if (const StepStats& test = request.evaluation.stats; test.samples > 0) {
     content.metrics["test_accuracy"] = static_cast<double>(test.correct) / static_cast<double>(test.samples);

@@ -30,6 +30,8 @@ void Reporter::on_step(const ps::StepReport& r) {
   window_.wait_s += r.wait_s;
   window_.step = r.step;
   window_.epoch = r.epoch;
+  window_.loss_scale = r.loss_scale;
+  window_skipped_ += !r.non_finite.empty();
   lag_.add(r.max_lag);
   if (++window_steps_ >= options_.every_steps) write_row({});
   progress_.step = r.step;
@@ -40,6 +42,7 @@ void Reporter::on_step(const ps::StepReport& r) {
   progress_.loss = progress_.loss == 0 ? loss : 0.95 * progress_.loss + 0.05 * loss;
   progress_.samples_per_second = static_cast<double>(samples_) / seconds_since(begin_);
   progress_.staleness_max = r.max_lag;
+  progress_.loss_scale = r.loss_scale;
   if (options_.progress) options_.progress(progress_, false);
 }
 
@@ -83,12 +86,15 @@ void Reporter::write_row(const std::optional<ps::EvaluationReport>& evaluation) 
   row.staleness_max = lag_.max();
   const double worked = window_.compute_s + window_.wait_s;
   row.wait_share = worked > 0 ? window_.wait_s / worked : 0;
+  row.loss_scale = window_.loss_scale;
+  row.skipped_steps = window_skipped_;
   metrics_.write(row);
   const ps::StepReport last = window_;
   window_ = {};
   window_.step = last.step;
   window_.epoch = last.epoch;
-  window_steps_ = 0;
+  window_.loss_scale = last.loss_scale;
+  window_steps_ = window_skipped_ = 0;
   window_begin_ = Clock::now();
   lag_ = ps::Histogram();
 }

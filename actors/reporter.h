@@ -54,7 +54,7 @@ class Reporter final : public RunObserver {
   double seconds_ = 0;
   int64_t samples_ = 0;
   ps::StepReport window_;  ///< since the last row
-  int64_t window_steps_ = 0;
+  int64_t window_steps_ = 0, window_skipped_ = 0;
   ps::Histogram lag_;
   ps::Progress progress_;
 };

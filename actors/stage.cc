@@ -90,6 +90,7 @@ struct Stage::Computer {
             task.first_sample,
             derive_seed(piece, "worker", replica),
             train,
+            task.work.loss_scale,
             task.work.step};
   }
 
@@ -139,9 +140,13 @@ struct Stage::Computer {
   }
 
   void complete(ps::Step step, ps::StageCore::Gradient gradient) {
-    if (gradient.other)
-      ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), gradient.sum);
-    const auto [squares, finite] = measure(stream, source->layers()[gradient.layer], gradient.sum, measure_norm);
+    if (gradient.other) {
+      Tensor both = Tensor::empty(gradient.sum.shape());
+      ops::cpu_ops().add(stream, gradient.sum, gradient.other.reshaped(gradient.sum.shape()), both);
+      gradient.sum = std::move(both);
+    }
+    const auto [squares, finite] =
+        measure(stream, ops::cpu_ops(), source->layers()[gradient.layer], gradient.sum, measure_norm);
     report(GradientDone{step, gradient.layer, std::move(gradient.sum), squares, finite});
   }
 

@@ -60,7 +60,7 @@ struct Computer {
       sampler.indices(work.range.epoch, work.range.begin, running.samples);
     }
     const uint64_t piece = derive_seed(seed, "step", static_cast<uint64_t>(work.step));
-    return {running.samples, derive_seed(piece, "worker", worker)};
+    return {running.samples, derive_seed(piece, "worker", worker), work.loss_scale};
   }
 };
 
@@ -157,8 +157,7 @@ class Outlet {
   void take(size_t index, Tensor gradient) {
     const auto layer = static_cast<ps::LayerId>(index);
     const Span span(computer_.track, "gradient ready", step_, {"layer", layer});
-    const auto [squares, finite] =
-        measure(computer_.stream, computer_.source->layers()[index], gradient, computer_.measure_norm);
+    const auto [squares, finite] = measured(layer, gradient);
     finite_ = finite_ && finite;
     if (!finite_ || !filler_.take(layer, gradient))
       return report_(GradientDone{step_, layer, std::move(gradient), squares, finite});
@@ -167,6 +166,12 @@ class Outlet {
   }
 
  private:
+  std::pair<double, bool> measured(ps::LayerId layer, const Tensor& gradient) {
+    if (gradient.device().kind != DeviceKind::cpu) return reducer_->measure(layer, gradient);
+    return measure(computer_.stream, ops::cpu_ops(), computer_.source->layers()[layer], gradient,
+                   computer_.measure_norm);
+  }
+
   Computer& computer_;
   ps::Step step_;
   ps::BucketFiller filler_;
@@ -225,6 +230,8 @@ void run(Self self, const ps::Bucket& bucket) { reducer_of(self).reduce(bucket, 
 
 void run(Self self, const ps::ApplyLocal& task) { reducer_of(self).apply(task, reporter(self)); }
 
+void run(Self self, const ps::Fetch& task) { reducer_of(self).fetch(task, reporter(self)); }
+
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
@@ -250,6 +257,7 @@ struct TaskHandler {
   void operator()(const ApplyDone& d) const {
     for (const auto& [layer, local] : d.layers) carry(self, core().applied_locally(d.step, layer, local));
   }
+  void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }

@@ -22,6 +22,7 @@ class BatchNorm final : public Layer {
   Shape output_shape(const Shape& sample) const override;
   std::vector<ParamSpec> params() const override;
   void initialize(Random&, std::span<float> values) const override;
+  bool reads_masters() const override { return true; }
   Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const override;
   Tensor backward_input(const Pass&, const Tensor& weights, Tensor dy, bool wants_dx,
                         LayerContext&) const override;

@@ -36,6 +36,9 @@ struct LayerSpec {
 struct Batch {
   std::span<const uint32_t> samples;
   uint64_t seed = 0;  ///< for dropout and augmentation: differs by run, step and worker
+  /// Multiplies the loss for the backward pass, so that small gradients are not lost in 16 bits. Gradients are handed out
+  /// divided by it again: a source that computes in float may ignore it.
+  double loss_scale = 1;
 };
 
 /// What one step found out, as sums over its samples.

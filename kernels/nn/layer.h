@@ -15,6 +15,8 @@ struct Pass {
   bool training = true;  ///< false: dropout is off, batch norm uses its running statistics
   uint64_t seed = 0;     ///< of this step, for dropout
   int64_t first_sample = 0;  ///< of this pass in the step's batch, where several passes make up a batch
+  DType storage = DType::f32;  ///< of activations and their gradients between layers: f32, f16, bf16 (half_storage.h)
+  double loss_scale = 1;       ///< by which d loss / d anything is multiplied on the way back (loss_scale.h)
 };
 
 /// What one layer keeps of one pass for its backward half. Each pass has its own, so that several batches may
@@ -52,6 +54,9 @@ class Layer {
   /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As it
   /// stands every parameter is used once for each place (pixel, token) of the output.
   virtual int64_t work(const Shape& sample) const;
+
+  /// Its parameters are read as they are, whatever a pass stores activations in: norms', which are few, and statistics.
+  virtual bool reads_masters() const { return false; }
 
   virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
 

@@ -20,7 +20,8 @@ Tensor softmax_cross_entropy_sums(const Pass& pass, const Tensor& logits, const 
   pass.ops.softmax_cross_entropy(pass.stream, as_rows(logits), flat_labels, rows, sums);
   if (pass.training) {
     pass.ops.softmax_cross_entropy_gradient(pass.stream, rows, flat_labels, rows);
-    if (each > 1) pass.ops.scale(pass.stream, 1 / static_cast<double>(each), rows);
+    const double scale = pass.loss_scale / static_cast<double>(each);
+    if (scale != 1) pass.ops.scale(pass.stream, scale, rows);
   }
   dlogits = rows.reshaped(logits.shape());
   return sums;

@@ -4,7 +4,7 @@
 namespace troupe::nn {
 
 /// Sums over the batch of the softmax cross-entropy of logits[n, ..., classes] against labels (i32 [n, ...]), and in
-/// dlogits the gradient of that sum (in a pass that does not train: the probabilities). Waits for a stream that is not on
+/// dlogits the gradient of that sum times `Pass::loss_scale` (in a pass that does not train: the probabilities). Waits for a stream that is not on
 /// the CPU; what failed there is thrown.
 ///
 /// Where a sample has several labels, as a sequence has one a position, its loss is their mean: the mean over samples

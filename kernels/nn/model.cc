@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <troupe/kernels/nn/half_storage.h>
+
 namespace troupe::nn {
 namespace {
 
@@ -144,6 +146,13 @@ int64_t Model::work(size_t layer) const {
   return sum;
 }
 
+int64_t Model::parameters(size_t layer) const {
+  int64_t count = 0;
+  for (const ParamSpec& param : specs_[layer].params)
+    if (param.kind != ParamKind::statistic) count += param.shape.count();
+  return count;
+}
+
 int64_t Model::outputs(size_t layer) const {
   int64_t sum = 0;
   for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();
@@ -174,18 +183,23 @@ void Model::forward(const Pass& pass, std::span<const Tensor> weights, size_t fi
   }
 }
 
+Tensor Model::weights_of(const Pass& pass, std::span<const Tensor> weights, const Node& node) {
+  return node.spec < 0 ? Tensor() : weights_for(pass, *node.layer, weights[static_cast<size_t>(node.spec)]);
+}
+
 void Model::run_node(const Pass& pass, std::span<const Tensor> weights, size_t index,
                      ModelContext& context) const {
   const Node& node = nodes_[index];
   auto& outputs = context.outputs_;
   LayerContext& layer = context.layers_[index];
-  if (node.skip >= 0) layer.skip = outputs[static_cast<size_t>(node.skip)];
-  const Tensor x = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
+  if (node.skip >= 0) layer.skip = loaded(pass, outputs[static_cast<size_t>(node.skip)]);
+  if (node.input < 0) context.input_ = stored(pass, context.input_);
+  const Tensor kept = node.input < 0 ? context.input_ : outputs[static_cast<size_t>(node.input)];
   const Range* const range = node.range < 0 ? nullptr : &ranges_[static_cast<size_t>(node.range)];
-  if (range && range->first == static_cast<int>(index)) context.entries_[static_cast<size_t>(node.range)] = x;
-  const Tensor none;
-  outputs[index] =
-      node.layer->forward(pass, node.spec < 0 ? none : weights[static_cast<size_t>(node.spec)], x, layer);
+  if (range && range->first == static_cast<int>(index)) context.entries_[static_cast<size_t>(node.range)] = kept;
+  const Tensor x = loaded(pass, kept);
+  Tensor y = node.layer->forward(pass, weights_of(pass, weights, node), x, layer);
+  outputs[index] = store_forward(pass, x, kept, std::move(y), index + 1 == nodes_.size(), layer);
   // Memory that no layer kept for its backward half goes to the next one that asks.
   for (int read : {node.input, node.skip})
     if (read >= 0 && nodes_[static_cast<size_t>(read)].last_use == static_cast<int>(index))
@@ -236,18 +250,38 @@ void Model::run_node_back(const Pass& pass, std::span<const Tensor> weights, siz
 Tensor Model::node_back_input(const Pass& pass, std::span<const Tensor> weights, size_t index,
                               ModelContext& context) const {
   const Node& node = nodes_[index];
-  const Tensor none;
-  return node.layer->backward_input(pass, node.spec >= 0 ? weights[static_cast<size_t>(node.spec)] : none,
-                                    std::move(context.gradients_[index]), wants_gradient(node.input),
-                                    context.layers_[index]);
+  LayerContext& kept = context.layers_[index];
+  Tensor dy = loaded(pass, stored(pass, std::exchange(context.gradients_[index], {})));
+  const Tensor w = weights_of(pass, weights, node);
+  if (!halves(pass)) return node.layer->backward_input(pass, w, std::move(dy), wants_gradient(node.input), kept);
+  LayerContext wide = loaded(pass, kept);
+  Tensor dx = node.layer->backward_input(pass, w, std::move(dy), wants_gradient(node.input), wide);
+  kept.dz = stored(pass, wide.dz);
+  kept.dscale = wide.dscale;
+  kept.dshift = wide.dshift;
+  return stored(pass, dx);
+}
+
+void Model::node_back_weight(const Pass& pass, const Tensor& weights, size_t index, ops::Write write, Tensor& gradient,
+                             ModelContext& context) const {
+  const LayerContext& kept = context.layers_[index];
+  const Layer& layer = *nodes_[index].layer;
+  if (halves(pass))
+    layer.backward_weight(pass, weights, loaded(pass, kept), write, gradient);
+  else
+    layer.backward_weight(pass, weights, kept, write, gradient);
+  context.layers_[index] = {};
 }
 
 // Hands what a node gave back to those whose outputs it had read.
 void Model::pass_back(const Pass& pass, size_t index, Tensor dx, ModelContext& context) const {
   const Node& node = nodes_[index];
   if (wants_gradient(node.skip)) {
-    Tensor dskip = pass.stream.empty(dx.shape(), dx.dtype());
-    pass.ops.copy(pass.stream, dx, dskip);
+    Tensor dskip = dx;
+    if (!halves(pass)) {  // what is stored is written by nobody
+      dskip = pass.stream.empty(dx.shape(), dx.dtype());
+      pass.ops.copy(pass.stream, dx, dskip);
+    }
     add_gradient(pass, node.skip, std::move(dskip), context);
   }
   if (wants_gradient(node.input)) add_gradient(pass, node.input, std::move(dx), context);
@@ -259,17 +293,19 @@ void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, siz
   Tensor& share = context.shares_[spec];
   const auto write = share ? ops::Write::add : ops::Write::set;
   if (!share) share = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
-  nodes_[index].layer->backward_weight(pass, weights[spec], context.layers_[index], write, share);
-  context.layers_[index] = {};
+  node_back_weight(pass, weights[spec], index, write, share, context);
   if (nodes_[index].owner) ready(spec, std::exchange(share, {}));
 }
 
 void Model::add_gradient(const Pass& pass, int node, Tensor gradient, ModelContext& context) const {
   Tensor& sum = context.gradients_[static_cast<size_t>(node)];
-  if (!sum)
+  if (!sum) {
     sum = std::move(gradient);
-  else
-    pass.ops.add(pass.stream, sum, gradient, sum);
+    return;
+  }
+  Tensor wide = loaded(pass, sum);
+  pass.ops.add(pass.stream, wide, loaded(pass, gradient), wide);
+  sum = stored(pass, wide);
 }
 
 }  // namespace troupe::nn

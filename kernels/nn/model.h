@@ -83,6 +83,8 @@ class Model {
 
   /// Multiply-adds of one sample's forward pass through a layer and the nodes that run along with it, about.
   int64_t work(size_t layer) const;
+  /// Parameters of a layer that learn: all but running statistics.
+  int64_t parameters(size_t layer) const;
   /// Values that the layer and the nodes along with it put out for one sample.
   int64_t outputs(size_t layer) const;
 
@@ -119,12 +121,15 @@ class Model {
 
   int append(const std::string& name, std::unique_ptr<const Layer> layer, int input, int skip);
 
+  static Tensor weights_of(const Pass&, std::span<const Tensor> weights, const Node&);
   void run_node(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
   void run_range_again(const Pass&, std::span<const Tensor> weights, const Range&, ModelContext&) const;
   void forget_range(const Range&, ModelContext&) const;
   void run_node_back(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;
   Tensor node_back_input(const Pass&, std::span<const Tensor> weights, size_t index, ModelContext&) const;
+  void node_back_weight(const Pass&, const Tensor& weights, size_t index, ops::Write, Tensor& gradient,
+                        ModelContext&) const;
   void pass_back(const Pass&, size_t index, Tensor dx, ModelContext&) const;
   void give_gradient(const Pass&, std::span<const Tensor> weights, size_t index,
                      const GradientSource::GradientReady& ready, ModelContext&) const;

@@ -57,8 +57,7 @@ void ModelPart::backward_weight(const Pass& pass, std::span<const Tensor> weight
     const auto write = gradients[layer] ? ops::Write::add : ops::Write::set;
     if (!gradients[layer])
       gradients[layer] = pass.stream.empty({model_->layers()[layer].count}, weights[layer].dtype());
-    node.layer->backward_weight(pass, weights[layer], context.layers_[index], write, gradients[layer]);
-    context.layers_[index] = {};
+    model_->node_back_weight(pass, weights[layer], index, write, gradients[layer], context);
   }
 }
 

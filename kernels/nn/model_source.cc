@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <troupe/kernels/nn/loss.h>
+#include <troupe/kernels/nn/loss_scale.h>
 
 namespace troupe::nn {
 namespace {
@@ -28,18 +29,19 @@ void check_fit(const Model& model, const Dataset& data) {
 
 // The CPU's backend is always there, and so are its streams.
 ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
-                         std::shared_ptr<const Dataset> test, int threads)
+                         std::shared_ptr<const Dataset> test, int threads, DType storage)
     : ModelSource(std::move(model), std::move(train), std::move(test), load_backend(DeviceKind::cpu).value(),
-                  std::make_unique<Stream>(Device{}, threads), nullptr) {}
+                  std::make_unique<Stream>(Device{}, threads), nullptr, storage) {}
 
 ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
                          std::shared_ptr<const Dataset> test, std::shared_ptr<Backend> backend,
-                         std::unique_ptr<Stream> compute, std::unique_ptr<Stream> copies)
+                         std::unique_ptr<Stream> compute, std::unique_ptr<Stream> copies, DType storage)
     : model_(std::move(model)),
       train_(std::move(train)),
       test_(std::move(test)),
       backend_(std::move(backend)),
       stream_(std::move(compute)),
+      storage_(storage),
       courier_(backend_, *stream_, std::move(copies), model_->layers()) {
   check_fit(*model_, *train_);
   check_fit(*model_, *test_);
@@ -49,13 +51,14 @@ Result<std::unique_ptr<ModelSource>> ModelSource::make(std::shared_ptr<const Mod
                                                        std::shared_ptr<const Dataset> train,
                                                        std::shared_ptr<const Dataset> test,
                                                        std::shared_ptr<Backend> backend,
-                                                       const StreamOptions& options) {
+                                                       const StreamOptions& options, DType storage) {
   auto compute = backend->make_stream(options);
   if (!compute) return tl::unexpected<Error>(compute.error());
   auto copies = backend->make_stream(options);
   if (!copies) return tl::unexpected<Error>(copies.error());
   return std::unique_ptr<ModelSource>(new ModelSource(std::move(model), std::move(train), std::move(test),
-                                                      std::move(backend), std::move(*compute), std::move(*copies)));
+                                                      std::move(backend), std::move(*compute), std::move(*copies),
+                                                      storage));
 }
 
 void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) {
@@ -100,12 +103,16 @@ StepStats ModelSource::backward(const Batch& batch, std::span<const Tensor> weig
   const size_t done = begun_ ? model_->layers_done(context_) : 0;
   if (!begun_ || !model_->forward_done(context_)) forward(batch, weights, done, layers().size());
   check_same(batch);
-  const Pass training = pass(true, batch.seed);
+  const Pass training = pass(true, batch.seed, batch.loss_scale);
   Tensor dlogits;
   auto sums = courier_.send_back(softmax_cross_entropy_sums(training, context_.take_output(), labels_, dlogits));
   model_->backward(
       training, courier_.weights(weights, 0, layers().size()), std::move(dlogits),
-      [&](size_t layer, Tensor gradient) { courier_.give(layer, std::move(gradient), ready); }, context_);
+      [&](size_t layer, Tensor gradient) {
+        unscale(training, layers()[layer], gradient);
+        courier_.give(layer, std::move(gradient), ready);
+      },
+      context_);
   courier_.deliver(ready);
   begun_ = false;
   return stats_of(loss_sums(Courier::receive(std::move(sums)), labels_.shape()));

@@ -11,20 +11,21 @@ namespace troupe::nn {
 /// Gradients of a Troupe model on a data set of labelled samples: what a worker runs unless the caller brings
 /// something else. It keeps memory and compiled kernels from step to step, nothing that changes results.
 ///
-/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Weights and
-/// gradients are in host memory as everywhere.
+/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Layers whose
+/// weights come on the device have their gradients there, and those that come in host memory as everywhere.
 class ModelSource final : public GradientSource {
  public:
-  /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use.
-  /// Model and data sets may be shared with other sources.
+  /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use, `storage`
+  /// what activations are held in (Pass::storage). Model and data sets may be shared with other sources.
   ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
-              std::shared_ptr<const Dataset> test, int threads = 1);
+              std::shared_ptr<const Dataset> test, int threads = 1, DType storage = DType::f32);
 
   /// The same on a device of `backend`. Without memory for its streams: `exhausted`.
   static Result<std::unique_ptr<ModelSource>> make(std::shared_ptr<const Model> model,
                                                    std::shared_ptr<const Dataset> train,
                                                    std::shared_ptr<const Dataset> test,
-                                                   std::shared_ptr<Backend> backend, const StreamOptions& options);
+                                                   std::shared_ptr<Backend> backend, const StreamOptions& options,
+                                                   DType storage = DType::f32);
 
   const std::vector<LayerSpec>& layers() const override { return model_->layers(); }
   void initialize(size_t layer, uint64_t seed, std::span<float> values) override {
@@ -41,11 +42,13 @@ class ModelSource final : public GradientSource {
  private:
   ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<const Dataset> train,
               std::shared_ptr<const Dataset> test, std::shared_ptr<Backend> backend, std::unique_ptr<Stream> compute,
-              std::unique_ptr<Stream> copies);
+              std::unique_ptr<Stream> copies, DType storage);
 
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
-  Pass pass(bool training, uint64_t seed) const { return {*stream_, backend_->ops(), training, seed}; }
+  Pass pass(bool training, uint64_t seed, double loss_scale = 1) const {
+    return {*stream_, backend_->ops(), training, seed, 0, storage_, loss_scale};
+  }
   bool is_same(const Batch& batch) const;
   /// A bug when `batch` is not the one whose forward pass has begun.
   void check_same(const Batch& batch) const;
@@ -54,6 +57,7 @@ class ModelSource final : public GradientSource {
   std::shared_ptr<const Dataset> train_, test_;
   std::shared_ptr<Backend> backend_;
   std::unique_ptr<Stream> stream_;
+  DType storage_;
   Courier courier_;
   ModelContext context_;
   Tensor labels_;

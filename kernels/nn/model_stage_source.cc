@@ -2,15 +2,18 @@
 
 #include <utility>
 
+#include <troupe/kernels/nn/loss_scale.h>
+
 namespace troupe::nn {
 
 ModelStageSource::ModelStageSource(std::shared_ptr<const Model> model, std::vector<ModelPart> parts,
                                    std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test,
-                                   int threads, const ops::Ops& ops)
+                                   int threads, DType storage, const ops::Ops& ops)
     : model_(std::move(model)),
       parts_(std::move(parts)),
       train_(std::move(train)),
       test_(std::move(test)),
+      storage_(storage),
       ops_(ops),
       stream_({}, threads),
       gradients_(model_->layers().size()) {}
@@ -59,12 +62,15 @@ Tensor ModelStageSource::backward_input(const MicroBatch& micro, std::span<const
 
 void ModelStageSource::backward_weight(const MicroBatch& micro, std::span<const Tensor> weights) {
   parts_[micro.part].backward_weight(pass(micro), weights, gradients_, running(micro).context);
+  loss_scale_ = micro.loss_scale;
   running_.erase(key(micro));
 }
 
 Tensor ModelStageSource::take_gradient(size_t layer) {
   TROUPE_CHECK(gradients_[layer], "no micro-batch has been through layer ", layer);
-  return std::exchange(gradients_[layer], {});
+  Tensor gradient = std::exchange(gradients_[layer], {});
+  unscale({stream_, ops_, true, 0, 0, storage_, loss_scale_}, layers()[layer], gradient);
+  return gradient;
 }
 
 void ModelStageSource::reset() {

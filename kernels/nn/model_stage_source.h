@@ -14,10 +14,11 @@ namespace troupe::nn {
 /// Parts of a Troupe model on a data set of labelled samples.
 class ModelStageSource final : public StageSource {
  public:
-  /// `parts` ascend; model and data sets may be shared with other sources. `threads` is how many a kernel may use.
+  /// `parts` ascend; model and data sets may be shared with other sources. `threads` is how many a kernel may use,
+  /// `storage` what activations are held in, and handed on (Pass::storage).
   ModelStageSource(std::shared_ptr<const Model> model, std::vector<ModelPart> parts,
                    std::shared_ptr<const Dataset> train, std::shared_ptr<const Dataset> test, int threads = 1,
-                   const ops::Ops& ops = ops::cpu_ops());
+                   DType storage = DType::f32, const ops::Ops& ops = ops::cpu_ops());
 
   const std::vector<LayerSpec>& layers() const override { return model_->layers(); }
   Tensor forward(const MicroBatch&, std::span<const Tensor> weights, Tensor x) override;
@@ -38,16 +39,20 @@ class ModelStageSource final : public StageSource {
   using Key = std::tuple<uint32_t, int64_t, uint32_t>;  ///< part, step, micro-batch
   static Key key(const MicroBatch& micro) { return {micro.part, micro.step, micro.index}; }
 
-  Pass pass(const MicroBatch& micro) { return {stream_, ops_, micro.training, micro.seed, micro.first_sample}; }
+  Pass pass(const MicroBatch& micro) {
+    return {stream_, ops_, micro.training, micro.seed, micro.first_sample, storage_, micro.loss_scale};
+  }
   Running& running(const MicroBatch& micro);
 
   std::shared_ptr<const Model> model_;
   std::vector<ModelPart> parts_;
   std::shared_ptr<const Dataset> train_, test_;
+  DType storage_;
   const ops::Ops& ops_;
   Stream stream_;
   std::map<Key, Running> running_;
-  std::vector<Tensor> gradients_;  ///< by layer
+  std::vector<Tensor> gradients_;  ///< by layer, times...
+  double loss_scale_ = 1;          ///< ...this
   LossSums stats_;
 };
 

@@ -16,6 +16,7 @@ struct MicroBatch {
   int64_t first_sample = 0;           ///< place of the first in the replica's batch
   uint64_t seed = 0;                  ///< of the replica's batch
   bool training = true;               ///< false: only `forward` follows
+  double loss_scale = 1;              ///< as Batch::loss_scale; of all micro-batches of a step
   int64_t step = 0;                   ///< in which it is: micro-batches of several may be under way
 };
 

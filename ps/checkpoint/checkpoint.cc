@@ -121,7 +121,7 @@ Status check_file(FileOps& files, const std::string& folder, const Manifest::Fil
 Result<uint64_t> write_checkpoint(FileOps& files, const std::string& folder, const CheckpointContent& c) {
   const auto slices = collect(c.layout, c.slices, c.state_names.size());
   if (!slices) return tl::unexpected(slices.error());
-  Manifest m{c.step, c.dealer, c.layout.layers, {}, c.optimizer, c.state_names, c.metrics, {}};
+  Manifest m{c.step, c.dealer, c.layout.layers, {}, c.optimizer, c.state_names, c.loss_scale, c.metrics, {}};
   for (LayerId layer = 0; layer < c.layout.layers.size(); ++layer)
     m.updates.push_back(update_runs(c.layout, layer, *slices));
   const auto write = [&](const char* name, const std::vector<Source>& sources) -> Status {

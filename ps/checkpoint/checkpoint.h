@@ -26,6 +26,7 @@ struct CheckpointContent {
   std::string optimizer;
   std::vector<std::string> state_names;
   std::map<std::string, double> metrics;
+  std::optional<LossScale> loss_scale = {};  ///< where it is dynamic
 };
 
 /// Writes the three files into the existing, empty `folder`, each written through to the disk; returns their

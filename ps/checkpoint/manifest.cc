@@ -66,6 +66,13 @@ DealerState dealer_of(const Json& json) {
   return d;
 }
 
+LossScale loss_scale_of(const Json& json) {
+  const LossScale scale{json.at("value").get<double>(), whole(json.at("good_steps"))};
+  if (!std::isfinite(scale.value) || scale.value <= 0 || scale.good_steps < 0)
+    throw std::invalid_argument("senseless loss scale " + json.dump());
+  return scale;
+}
+
 std::string digest_of_text(const std::string& text) {
   Digest digest;
   digest.update(std::as_bytes(std::span(text)));
@@ -126,6 +133,7 @@ Manifest manifest_of(const Json& json) {
   m.dealer = dealer_of(json.at("dealer"));
   m.optimizer = json.at("optimizer");
   m.state_names = json.at("state_names").get<std::vector<std::string>>();
+  if (json.contains("loss_scale")) m.loss_scale = loss_scale_of(json.at("loss_scale"));
   m.metrics = json.at("metrics").get<std::map<std::string, double>>();
   for (const Json& layer : json.at("layers")) {
     LayerSpec spec{layer.at("name"), whole(layer.at("count")), {}};
@@ -157,6 +165,7 @@ Result<std::string> to_json(const Manifest& m) {
   Json json{{"format", Manifest::kFormat}, {"step", m.step}, {"dealer", json_of(m.dealer)}};
   json["optimizer"] = m.optimizer;
   json["state_names"] = m.state_names;
+  if (m.loss_scale) json["loss_scale"] = {{"value", m.loss_scale->value}, {"good_steps", m.loss_scale->good_steps}};
   json["metrics"] = Json::object();
   for (const auto& [name, value] : m.metrics)
     if (std::isfinite(value)) json["metrics"][name] = value;

@@ -1,11 +1,13 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <troupe/kernels/base/result.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/ps/data/dealer.h>
+#include <troupe/ps/param/loss_scale.h>
 
 namespace troupe::ps {
 
@@ -34,6 +36,7 @@ struct Manifest {
       updates;  ///< by layer; ascending ends, the last one is the layer's count
   std::string optimizer;
   std::vector<std::string> state_names;
+  std::optional<LossScale> loss_scale;    ///< where it is dynamic
   std::map<std::string, double> metrics;  ///< for people who look; numbers that are not finite are left out
   std::vector<File> files;
 };

@@ -70,7 +70,7 @@ struct Checker {
       problem(term("parallel.workers"), " is not a multiple of ", term("parallel.stages"),
               ": every replica of the model needs all its stages");
     for (const char* key : {"parallel.schedule", "parallel.schedule_file", "parallel.micro_batches", "parallel.chunks",
-                            "parallel.cuts", "parallel.strict_schedule", "parallel.stall_s"})
+                            "parallel.cuts", "parallel.profile", "parallel.strict_schedule", "parallel.stall_s"})
       idle_unless(p.stages > 1, key, "parallel.stages");
     if (p.stages == 1) return;
     if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
@@ -108,6 +108,9 @@ struct Checker {
     if (c.train.on_nonfinite == NonFinite::skip)
       refuse(cat(term("train.on_nonfinite"), " is a decision of all stages"),
              "a stage does not wait for the others: use stop, or another schedule");
+    if (c.precision.loss_scale == "dynamic")
+      refuse(cat(term("precision.loss_scale"), " is a decision of all stages on each step"),
+             "a stage does not wait for the others: use a number, or another schedule");
     if (c.parallel.strict_schedule)
       refuse(term("parallel.strict_schedule"),
              "that order has no end to keep to: leave it out, or use another schedule");
@@ -118,6 +121,21 @@ struct Checker {
                       "each micro-batch is an update of its own, and all of them weigh the same: change one of them");
   }
   void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
+
+  void precision() {
+    const PrecisionSection& p = c.precision;
+    const bool dynamic = p.loss_scale == "dynamic";
+    for (const char* key : {"precision.init_scale", "precision.growth_factor", "precision.growth_interval",
+                            "precision.backoff_factor", "precision.min_scale"})
+      idle_unless(dynamic, key, "precision.loss_scale");
+    if (!dynamic) return;
+    if (p.init_scale < p.min_scale)
+      problem(term("precision.init_scale"), " is below ", term("precision.min_scale"), ": begin at it or above");
+    for (size_t i = 0; i < c.update.size(); ++i)
+      if (c.update[i].policy.immediate())
+        problem(term("precision.loss_scale"), " is a decision of all workers on each step, and ", rule(i), " has mode ",
+                describe(c.update[i].policy), ", whose pushes wait for none: use sync or all_reduce, or a fixed scale");
+  }
 
   void length() {
     if (c.train.epochs == 0 && c.train.max_steps == 0)
@@ -140,7 +158,7 @@ struct Checker {
       problem(term("model.width"), " and ", term("model.heads"), " make heads of ", c.model.width / c.model.heads,
               " numbers, an odd count, but ", term("model.positions"), " turns them in pairs: use fewer heads");
     idle_unless(cnn || resnet, "model.channels", "model.kind");
-    idle_unless(resnet, "model.blocks", "model.kind");
+    for (const char* key : {"model.blocks", "model.block", "model.stem"}) idle_unless(resnet, key, "model.kind");
     idle_unless(cnn, "model.kernel", "model.kind");
     idle_unless(mlp || cnn, "model.hidden", "model.kind");
     idle_unless(cnn, "model.batch_norm", "model.kind");
@@ -167,8 +185,9 @@ struct Checker {
     const char* limit = synthetic ? "data.samples" : "data.train_limit";
     if (available > 0 && c.train.batch_size > available)
       problem(term("train.batch_size"), " is more than there are samples, ", term(limit));
-    for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
+    for (const char* key : {"data.samples", "data.features", "data.shape", "data.classes", "data.noise"})
       idle_unless(synthetic, key, "data.format");
+    idle_unless(c.data.shape.empty(), "data.features", "data.shape");
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
     for (const char* key : {"data.train_text", "data.test_text", "data.test_share"})
       idle_unless(text || tokens, key, "data.format");
@@ -270,6 +289,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.batch();
   checker.stages();
   checker.device();
+  checker.precision();
   checker.model();
   checker.data();
   checker.optimizer();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <troupe/kernels/base/parse.h>
+
 namespace troupe::ps {
 
 std::vector<int64_t> worker_batches(const RunConfig& config) {
@@ -19,6 +21,24 @@ int64_t reduce_threads(const RunConfig& config, int64_t cores) {
   return std::clamp<int64_t>(cores - p.workers * p.threads_per_worker, 0, p.workers);
 }
 
+DType storage_type(const PrecisionSection& precision) {
+  switch (precision.activations) {
+    case ActivationType::f32: return DType::f32;
+    case ActivationType::bf16: return DType::bf16;
+    case ActivationType::f16: return DType::f16;
+  }
+  return DType::f32;
+}
+
+LossScaling loss_scaling(const PrecisionSection& p) {
+  LossScaling scaling{p.loss_scale == "dynamic", 1, p.growth_factor, p.growth_interval, p.backoff_factor, p.min_scale};
+  if (scaling.dynamic)
+    scaling.initial = p.init_scale;
+  else if (const auto fixed = number_from<double>(p.loss_scale))
+    scaling.initial = *fixed;
+  return scaling;
+}
+
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps) {
   OptimizerOptions options = config.optimizer;
   if (options.total_steps == 0) options.total_steps = run_steps;
@@ -34,7 +54,7 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
   spec.classes = classes;
   if (mlp || cnn) spec.hidden = m.hidden;
   if (cnn || resnet) spec.channels = m.channels;
-  if (resnet) spec.blocks = m.blocks;
+  if (resnet) spec.blocks = m.blocks, spec.block = m.block, spec.stem = m.stem;
   if (cnn) spec.kernel = m.kernel;
   spec.activation = m.activation;
   spec.dropout = m.dropout;

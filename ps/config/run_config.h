@@ -8,6 +8,7 @@
 #include <troupe/ps/control/roster.h>
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/data/load_dataset.h>
+#include <troupe/ps/param/loss_scale.h>
 #include <troupe/ps/param/optimizer.h>
 #include <troupe/ps/param/policy.h>
 #include <troupe/ps/param/shard.h>
@@ -26,6 +27,8 @@ struct ModelSection {
   std::vector<int64_t> hidden = {512, 256};
   std::vector<int64_t> channels;
   std::vector<int64_t> blocks;
+  std::string block = "basic";
+  std::string stem = "small";
   int64_t kernel = 3;
   std::string activation = "relu";
   double dropout = 0;
@@ -75,7 +78,8 @@ struct ParallelSection {
   std::string schedule_file;
   int64_t micro_batches = 4;          ///< of a replica's batch
   int64_t chunks = 1;                 ///< parts of the model a stage
-  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
+  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by what they cost
+  std::string profile;                ///< CSV of what they cost; empty: by estimated work
   bool strict_schedule = false;
   int64_t stall_s = 60;
   int64_t bucket_bytes = 1 << 20;
@@ -90,8 +94,18 @@ struct ParallelSection {
   int64_t steps_per_batch() const { return asynchronous() && schedule == "pipedream" ? micro_batches : 1; }
 };
 
+/// What activations and their gradients are held in between layers.
+enum class ActivationType : uint8_t { f32, bf16, f16 };
+
 struct PrecisionSection {
   MatmulPrecision matmul = MatmulPrecision::f32;
+  ActivationType activations = ActivationType::f32;
+  std::string loss_scale = "none";  ///< none, dynamic, or a number
+  double init_scale = 65536;
+  double growth_factor = 2;
+  int64_t growth_interval = 2000;
+  double backoff_factor = 0.5;
+  double min_scale = 1;
 };
 
 struct ServersSection {
@@ -174,6 +188,10 @@ std::vector<int64_t> worker_batches(const RunConfig& config);
 /// Threads of a process that reduce while its workers compute: `parallel.reduce_threads`, or one a worker as far as
 /// there are more `cores` than the workers compute on.
 int64_t reduce_threads(const RunConfig& config, int64_t cores);
+
+/// `precision.activations` as tensors have it, and what `precision.loss_scale` and its companions say.
+DType storage_type(const PrecisionSection& precision);
+LossScaling loss_scaling(const PrecisionSection& precision);
 
 /// `[optimizer]` with `total_steps` filled in from the run (Dealer::total_schedule_steps) where it is 0.
 OptimizerOptions optimizer_options(const RunConfig& config, int64_t run_steps);

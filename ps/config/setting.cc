@@ -123,7 +123,22 @@ struct Assign {
       return store_number(setting, value, static_cast<double>(*i), at(config));
     return wrong_type(setting, value);
   }
+  /// The number that is meant where a text takes one; a resolved config gives it as a text.
+  std::optional<double> number() const {
+    if (!setting.or_number) return {};
+    if (const auto* d = std::get_if<double>(&value)) return *d;
+    if (const auto* i = std::get_if<int64_t>(&value)) return static_cast<double>(*i);
+    if (const auto* text = std::get_if<std::string>(&value)) return number_from<double>(*text);
+    return {};
+  }
+
   Status operator()(FieldOf<std::string> at) const {
+    if (const auto given = number()) {
+      double stored = 0;
+      TROUPE_TRY(store_number(setting, value, *given, stored));
+      at(config) = toml_text(stored);
+      return {};
+    }
     const std::string* text = std::get_if<std::string>(&value);
     if (!text) return wrong_type(setting, value);
     if (!setting.choices.empty()) TROUPE_TRY(choice_of(*text));
@@ -158,7 +173,7 @@ struct Assign {
   Result<size_t> choice_of(const std::string& text) const {
     const auto found = std::find(setting.choices.begin(), setting.choices.end(), text);
     if (found != setting.choices.end()) return static_cast<size_t>(found - setting.choices.begin());
-    return refuse(setting, value, "must be one of " + choices_text(setting));
+    return refuse(setting, value, "must be " + type_text(setting));
   }
 };
 
@@ -194,7 +209,8 @@ std::string value_text(const Setting& setting, const RunConfig& config) {
 }
 
 std::string type_text(const Setting& setting) {
-  if (!setting.choices.empty()) return "one of " + choices_text(setting);
+  if (!setting.choices.empty())
+    return "one of " + choices_text(setting) + (setting.or_number ? ", or a number, " + range_text(setting) : "");
   return std::visit(
       overloaded{[](FieldOf<bool>) { return "true or false"; }, [](FieldOf<int64_t>) { return "an integer"; },
                  [](FieldOf<double>) { return "a number"; }, [](FieldOf<std::string>) { return "a text"; },

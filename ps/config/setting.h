@@ -37,6 +37,7 @@ struct Setting {
   double most = kNoBound;
   bool below_most = false;  ///< `most` itself is not allowed
   std::vector<const char*> choices = {};
+  bool or_number = false;  ///< a text that takes a number as well as its choices, within the bounds
   const char* also = "";  ///< what other programs call it, for "did you mean"
 
   std::string_view table() const;  ///< "train"

@@ -135,6 +135,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const SnapshotR
   request.step = request.dealer.step;
   request.layout = membership_.layout;
   request.evaluation = result_.evaluation;
+  if (options_.loss_scaling.dynamic) request.loss_scale = loss_scale_;
   for (auto& [server, snapshot] : snapshots_)
     request.slices.insert(request.slices.end(), snapshot.slices.begin(), snapshot.slices.end());
   snapshots_.clear();
@@ -182,6 +183,7 @@ void CoordinatorCore::apply_change(Effects& out) {
     slot.parked = slot.absent;
   }
   verdicts_.clear();
+  scale_step_ = step;
   open_reports_.clear();
   unreported_samples_ = 0;
   duties_.clear();
@@ -231,6 +233,8 @@ Result<CoordinatorCore::Effects> CoordinatorCore::change_policies(const std::vec
   auto policies = resolve_policies(layer_names(options_.layers), rules);
   if (!policies) return tl::unexpected<Error>(policies.error());
   Effects out;
+  if (options_.loss_scaling.dynamic)
+    if (const Status possible = check_scaled(*policies); !possible) return tl::unexpected<Error>(possible.error());
   if (phase_ == Phase::ended) return out;
   if (!roster_.local()) *policies = over_processes(std::move(*policies));
   new_policies_ = std::move(*policies);
@@ -256,6 +260,7 @@ void CoordinatorCore::end(Effects& out, Outcome outcome) {
   duties_.clear();
   result_.outcome = outcome;
   result_.layout = membership_.layout;
+  result_.loss_scale = loss_scale_.value;
   if (!epoch_stats_.empty()) result_.last_epoch = epoch_stats_.rbegin()->second;
   send_servers(out, Finish{});
   finish_workers(out);

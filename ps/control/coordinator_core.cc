@@ -45,6 +45,13 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
   if (options.layout.stages > 1 && options.on_loss == OnLoss::shrink)
     return fail(ErrorKind::invalid, cat("elastic.on_loss = shrink and parallel.stages = ", options.layout.stages,
                                         ": a replica cannot go on without one of its stages; use restart or fail"));
+  if (options.loss_scaling.dynamic) {
+    if (!options.skip_non_finite)
+      return fail(ErrorKind::invalid, "dynamic loss scaling skips steps that overflow, but skip_non_finite is off");
+    TROUPE_TRY(check_scaled(options.policies));
+    for (const PolicyChange& change : options.changes)
+      TROUPE_TRY(check_scaled(*resolve_policies(layer_names(options.layers), change.rules)));
+  }
   if (options.roster.nodes > 0) options.policies = over_processes(std::move(options.policies));
   options.dealer.lockstep = lockstep(options.policies);
   options.dealer.stages = options.layout.stages;
@@ -58,7 +65,11 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
     : options_(std::move(options)),
       dealer_(std::move(dealer)),
       roster_(roster_options(options_)),
-      slots_(options_.dealer.worker_batch.size()) {
+      slots_(options_.dealer.worker_batch.size()),
+      loss_scale_(options_.resume_scale && options_.loss_scaling.dynamic ? *options_.resume_scale
+                                                                         : LossScale{options_.loss_scaling.initial, 0}),
+      scale_step_(start),
+      scales_{{start, loss_scale_.value}} {
   membership_.workers.assign(slots_.size(), 1);
   membership_.servers.assign(options_.layout.servers, 1);
   membership_.layout =
@@ -230,13 +241,15 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   const bool recorded_idle = replay_ && !replay_->empty() && replay_->front() == Dealt{w, true};
   const bool idle = recorded_idle || (slot.parked && catches_up() && slot.next_step < furthest());
   if (slot.parked && !idle) return {};
+  if (!idle && !knows_scale(next->step)) return {};
   if (replay_) {
     if (replay_->empty() || replay_->front() != Dealt{w, idle}) return {};  // not its turn
     replay_->pop_front();
   }
   if (dealt_observer_) dealt_observer_({w, idle});
   const Deal deal = idle ? dealer_.idle(w) : *dealer_.next(w);
-  return Work{0, Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples, deal.range, slot.since};
+  return Work{0,          Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples,
+              deal.range, slot.since,        loss_scale_.value};
 }
 
 std::optional<Deal> CoordinatorCore::upcoming(WorkerId w) const {
@@ -287,6 +300,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
     case Work::Kind::train:
       dealer_.completed(w, work.step);
       if (slot.repeated.erase(work.step) == 0) account(out, w, done, work);
+      heard_finite(out, work.step, done.non_finite.empty());
       break;
     case Work::Kind::evaluate:
       if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake
@@ -325,6 +339,7 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
   report.compute_s += done.compute_s;
   report.wait_s += done.wait_s;
   report.max_lag = std::max(report.max_lag, done.max_lag);
+  report.loss_scale = work.loss_scale;
   if (!done.non_finite.empty()) {
     report.non_finite += cat(report.non_finite.empty() ? "" : "; ", "worker ", w, ": ", done.non_finite);
     out.events.push_back(cat("step ", work.step, ", worker ", w, ": the gradient of ", done.non_finite,

@@ -16,6 +16,7 @@
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/messages.h>
 #include <troupe/ps/metrics/run_status.h>
+#include <troupe/ps/param/loss_scale.h>
 
 namespace troupe::ps {
 
@@ -37,7 +38,10 @@ struct CoordinatorOptions {
   std::vector<PolicyChange> changes;        ///< ascending steps. Over several processes all_reduce means
                                             ///< sync: servers add up what no collective reaches
   double clip_norm = 0;
-  bool skip_non_finite = false;
+  bool skip_non_finite = false;             ///< dynamic loss scaling needs it
+  LossScaling loss_scaling;
+  bool stop_at_least_scale = true;          ///< an overflow at the least loss scale ends the run; else it is skipped
+  std::optional<LossScale> resume_scale;    ///< where dynamic loss scaling goes on
   int64_t max_restarts = 0;                 ///< of lost workers, all together
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
   bool servers_reload = false;              ///< it goes on from the newest checkpoint, and what it lost is reported
@@ -53,6 +57,7 @@ struct CheckpointRequest {
   std::vector<SliceState> slices;
   DealerState dealer;
   EvaluationReport evaluation;
+  std::optional<LossScale> loss_scale;      ///< where it is dynamic
 };
 
 /// The coordinator without its actor: membership, dealing of work, step boundaries (checkpoint, evaluation,
@@ -140,7 +145,8 @@ class CoordinatorCore {
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
-                    x.verdicts_, x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
+                     x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
+                     x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:
@@ -173,14 +179,27 @@ class CoordinatorCore {
     }
   };
 
+  /// How much had been dealt at some time: the furthest worker's steps, and pieces of training work of all workers.
+  struct Progress {
+    Step step = 0;
+    int64_t pieces = 0;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.step, x.pieces); }
+  };
+  /// Dealt, and missing in what a server holds.
+  struct Gap {
+    Progress from, to;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.from, x.to); }
+  };
   /// A server that was lost and goes on from a checkpoint.
   struct Reloaded {
     bool waits = false;                     ///< for its node to have started it
     bool reported = false;                  ///< what was lost
     Step since = 0;                         ///< takes part in synchronous steps from here on
-    int64_t pieces = 0;                     ///< of training work dealt before that
+    std::vector<Gap> gaps;                  ///< ascending
     template <class T>
-    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.pieces); }
+    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.gaps); }
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -265,8 +284,14 @@ class CoordinatorCore {
   void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
+  bool takes_part(ServerId s, Step step) const;
+  bool done_by_all(Step step) const;
+  void heard_finite(Effects& out, Step step, bool finite);
   std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);
+  void forget_foreign_partials();
+  bool knows_scale(Step step) const;
+  void rescale(Effects& out, const Verdict& verdict, const std::string& culprit);
 
   CoordinatorOptions options_;
   Dealer dealer_;
@@ -307,6 +332,10 @@ class CoordinatorCore {
 
   std::map<Step, std::map<Endpoint, Partial>> partials_;
   std::map<Step, Verdict> verdicts_;        ///< of the last steps
+  std::set<Step> non_finite_;               ///< of them, as workers say that have done them
+  LossScale loss_scale_;                    ///< of...
+  Step scale_step_;                         ///< ...the first step without a verdict
+  std::deque<std::pair<Step, double>> scales_;  ///< the last ones, and the steps that began with them
 
   struct OpenReport {
     StepReport report;

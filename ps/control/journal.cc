@@ -13,7 +13,7 @@ using Bytes = std::vector<std::byte>;
 using View = std::span<const std::byte>;
 using Input = CoordinatorInput;
 
-constexpr const char* kFormat = "troupe journal 1";
+constexpr const char* kFormat = "troupe journal 2";
 constexpr size_t kRecordHeadBytes = 16;
 
 tl::unexpected<Error> damaged(const std::string& what) { return fail(ErrorKind::corrupt, what); }
@@ -264,6 +264,8 @@ Bytes journal_record(const JournalHead& head, uint64_t segment, uint64_t bytes_b
   out.put(head.seconds);
   out.put<uint8_t>(head.resume.has_value());
   if (head.resume) put(out, *head.resume);
+  out.put<uint8_t>(head.loss_scale.has_value());
+  if (head.loss_scale) out.put(head.loss_scale->value), out.put(head.loss_scale->good_steps);
   return as_record(out.take());
 }
 
@@ -300,6 +302,10 @@ Result<JournalReader::Begin> JournalReader::begin() {
   head.nodes = in.get<int64_t>();
   head.seconds = in.get<double>();
   if (in.get<uint8_t>() != 0) head.resume = get_dealer_state(in);
+  if (in.get<uint8_t>() != 0) {
+    const auto value = in.get<double>();
+    head.loss_scale = LossScale{value, in.get<int64_t>()};
+  }
   if (!in.at_end()) return damaged("its first record is not what the format says");
   if (!with_image) return begin;
   const auto image = body();

@@ -16,6 +16,7 @@ struct StepReport {
   double wait_s = 0;
   int64_t max_lag = 0;    ///< steps
   std::string non_finite; ///< "worker 2: layer fc1" where a gradient was not finite
+  double loss_scale = 1;  ///< by which the loss was multiplied on the way back
 };
 
 struct EvaluationReport {
@@ -47,6 +48,7 @@ struct RunResult {
   int64_t worker_restarts = 0, server_restarts = 0, workers_dropped = 0;
   int64_t checkpoints_written = 0, checkpoints_failed = 0;
   bool superseded = false;              ///< another process coordinates the run now: its folder is no more this one's
+  double loss_scale = 1;                ///< at the end
   std::vector<LostRange> lost;          ///< in the order of the losses
   std::shared_ptr<const Layout> layout;
 };

@@ -63,22 +63,27 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
   const auto steps = std::ranges::count(schedule.actions[stage()], ActionKind::step, &Action::kind);
   const auto chunks = std::ranges::count(schedule.stage_of, stage());
   TROUPE_CHECK(steps == chunks, "a piece of work is one update, the schedule has ", steps, " of ", chunks, " chunks");
-  set_gradient_order();
 }
 
-// Chunk by chunk, as the schedule completes them.
-void StageCore::set_gradient_order() {
+// Chunk by chunk, as the schedule completes them; then those that another stage owns.
+std::vector<LayerId> StageCore::gradient_order() const {
+  std::vector<LayerId> order;
   std::map<uint32_t, uint32_t> weighted;
   for (const Action& action : options_.plan.schedule->actions[stage()]) {
     if (action.kind != ActionKind::backward_weight || ++weighted[action.chunk] < options_.plan.schedule->micro_batches)
       continue;
     const LayerRange& own = options_.plan.chunks[action.chunk];
-    for (LayerId layer = own.last; layer-- > own.first;) gradient_order_.push_back(layer);
+    for (LayerId layer = own.last; layer-- > own.first;) order.push_back(layer);
   }
+  for (const TiedLayer& tied : options_.plan.tied)
+    if (!here(chunk_of(tied.layer)) && here(tied.reader) && on_both(tied.layer) &&
+        std::ranges::find(order, tied.layer) == order.end())
+      order.push_back(tied.layer);
+  return order;
 }
 
 bool StageCore::is_complete(const Run& run, LayerId layer) const {
-  const auto place = std::ranges::find(gradient_order_, layer) - gradient_order_.begin();
+  const auto place = std::ranges::find(run.gradient_order, layer) - run.gradient_order.begin();
   return run.complete.count(layer) > 0 || static_cast<size_t>(place) < run.left;
 }
 
@@ -106,6 +111,15 @@ std::vector<uint32_t> StageCore::contributors(LayerId layer) const {
     if (tied.layer == layer && std::ranges::find(chunks, tied.reader) == chunks.end()) chunks.push_back(tied.reader);
   return chunks;
 }
+
+// The first chunk that reads a tied layer, on this stage or on another one.
+std::optional<uint32_t> StageCore::reader(LayerId layer, bool on_this_stage) const {
+  for (const TiedLayer& tied : options_.plan.tied)
+    if (tied.layer == layer && here(tied.reader) == on_this_stage) return tied.reader;
+  return {};
+}
+
+bool StageCore::on_both(LayerId layer) const { return membership_->layout->policies[layer].mode == Mode::all_reduce; }
 
 // ---- work ------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +151,8 @@ StageCore::Run StageCore::plan(const Work& work) const {
           .micro = std::move(micro),
           .list = std::move(list),
           .order = std::move(order),
-          .forwards_left = forwards};
+          .forwards_left = forwards,
+          .gradient_order = train ? gradient_order() : std::vector<LayerId>{}};
 }
 
 StageCore::Run* StageCore::run_of(Step key_step) {
@@ -221,6 +236,11 @@ void StageCore::submit(Effects& out, Run& run, const Action& action) {
                             action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
                             ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
                             task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
+    if (const auto& due = options_.activations; due && !input.tensors.empty() && input.tensors.front().dtype() != *due)
+      return fault(out, cat("in step ", run.work.step, " the ", name_of(key->kind), " of micro-batch ",
+                            action.micro_batch, " for chunk ", action.chunk, " are ",
+                            troupe::name_of(input.tensors.front().dtype()),
+                            ", expected ", troupe::name_of(*due)));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
     run.taken.insert(*key);
   }
@@ -286,10 +306,10 @@ StageCore::Effects StageCore::gradient(uint64_t work, LayerId layer, Tensor sum)
   Run* run = run_of_work(work);
   if (!run) return out;
   const uint32_t owner = chunk_of(layer);
-  if (!here(owner)) {
-    hand_on(out, *run, Activation::Kind::tied, owner, layer, std::move(sum));
-    return out;
-  }
+  const bool keeps = here(owner) || on_both(layer);
+  const std::optional<uint32_t> elsewhere = !here(owner) ? owner : on_both(layer) ? reader(layer, false) : std::nullopt;
+  if (elsewhere) hand_on(out, *run, Activation::Kind::tied, *elsewhere, layer, sum);
+  if (!keeps) return out;
   run->sums[layer] = std::move(sum);
   add_tied(out, *run, layer);
   finish(out);
@@ -301,7 +321,8 @@ void StageCore::add_tied(Effects& out, Run& run, LayerId layer) {
   const auto sum = run.sums.find(layer);
   if (sum == run.sums.end()) return;
   const uint32_t owner = chunk_of(layer);
-  const Key key{run.key_step, Activation::Kind::tied, owner, layer};
+  const bool owned = here(owner);
+  const Key key{run.key_step, Activation::Kind::tied, owned ? owner : reader(layer, true).value(), layer};
   Tensor other;
   const bool elsewhere = std::ranges::any_of(contributors(layer), [&](uint32_t chunk) { return !here(chunk); });
   if (elsewhere) {
@@ -314,11 +335,12 @@ void StageCore::add_tied(Effects& out, Run& run, LayerId layer) {
       return fault(out, cat("the part of another stage in the gradient of layer ", layer, " does not fit it"));
     other = std::move(part.tensors[0]);
   }
+  if (!owned) std::swap(sum->second, other);
   run.complete[layer] = {layer, std::move(sum->second), std::move(other), run.work.number};
   run.sums.erase(sum);
   // Collectives among replicas are told apart by their order alone.
-  for (; run.left < gradient_order_.size() && run.complete.count(gradient_order_[run.left]) > 0; ++run.left)
-    out.gradients.push_back(std::move(run.complete.extract(gradient_order_[run.left]).mapped()));
+  for (; run.left < run.gradient_order.size() && run.complete.count(run.gradient_order[run.left]) > 0; ++run.left)
+    out.gradients.push_back(std::move(run.complete.extract(run.gradient_order[run.left]).mapped()));
 }
 
 void StageCore::finish(Effects& out) {
@@ -326,7 +348,7 @@ void StageCore::finish(Effects& out) {
     Run& run = runs_.front();
     const bool train = run.work.kind == Work::Kind::train;
     if (!run.order.done() || run.at_executor > 0) return;
-    if (train && run.left < gradient_order_.size()) return;
+    if (train && run.left < run.gradient_order.size()) return;
     // The parts of tied layers have left before this: the executor answers them in order.
     if (train)
       steps_done_ = run.work.step;
@@ -410,10 +432,10 @@ std::string StageCore::waits_for() const {
     return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ",
                describe(holder(from)));
   }
-  for (size_t i = run.left; run.work.kind == Work::Kind::train && i < gradient_order_.size(); ++i)
-    for (const uint32_t chunk : contributors(gradient_order_[i]))
-      if (!here(chunk) && run.complete.count(gradient_order_[i]) == 0)
-        return cat("its part in the gradient of layer ", gradient_order_[i], " from ", describe(holder(chunk)));
+  for (size_t i = run.left; run.work.kind == Work::Kind::train && i < run.gradient_order.size(); ++i)
+    for (const uint32_t chunk : contributors(run.gradient_order[i]))
+      if (!here(chunk) && run.complete.count(run.gradient_order[i]) == 0)
+        return cat("its part in the gradient of layer ", run.gradient_order[i], " from ", describe(holder(chunk)));
   return {};
 }
 

@@ -23,6 +23,7 @@ struct StageOptions {
   bool strict = false;             ///< run the schedule's order to the letter, even where something else is ready
   int64_t evaluation_batch = 250;  ///< samples of a micro-batch without a way back
   int64_t stall_ms = 60'000;       ///< waiting longer for a neighbour is a fault; 0: for ever
+  std::optional<DType> activations;  ///< what neighbours hand on must be in it
 };
 
 /// What a stage gives its executor to do: one action of the schedule. Tasks run in the order given.
@@ -48,12 +49,16 @@ struct StageTask {
 /// earlier ones run: its forwards follow theirs, its backwards follow theirs, and no more micro-batches are held than
 /// in 1F1B without a flush (stages - stage). Which weights each step has is its caller's decision (WorkerCore).
 ///
+/// Where a tied layer is all_reduced, both of its stages keep its weights in step themselves: each gets the other's part
+/// of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a part.
+///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
 /// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
 class StageCore {
  public:
   /// A layer's gradient: `sum`, to which the part of another stage in a tied layer is still to be added, where there is
-  /// one. Both are the receiver's.
+  /// one. The owner's part is in `sum` on both stages, so that both get the same bits. Where `other` is, both tensors are
+  /// the other stage's, too, and may only be read.
   struct Gradient {
     LayerId layer = 0;
     Tensor sum, other;
@@ -110,7 +115,8 @@ class StageCore {
     std::map<uint32_t, uint32_t> weighted = {};  ///< by chunk: backward_weight tasks given
     std::map<LayerId, Tensor> sums = {};         ///< of layers that wait for the part of another stage
     std::map<LayerId, Gradient> complete = {};   ///< behind one that is not
-    size_t left = 0;                        ///< how many of `gradient_order_` have left
+    std::vector<LayerId> gradient_order = {};    ///< layers as gradients leave: the same on every replica
+    size_t left = 0;                        ///< how many of them have left
   };
 
   uint32_t stages() const { return options_.plan.schedule->stages; }
@@ -135,7 +141,9 @@ class StageCore {
   void hand_on(Effects& out, const Run& run, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch,
                Tensor tensor);
   void add_tied(Effects& out, Run& run, LayerId layer);
-  void set_gradient_order();
+  std::optional<uint32_t> reader(LayerId layer, bool on_this_stage) const;
+  bool on_both(LayerId layer) const;
+  std::vector<LayerId> gradient_order() const;
   bool is_complete(const Run& run, LayerId layer) const;
   void finish(Effects& out);
   void fault(Effects& out, std::string what);
@@ -149,7 +157,6 @@ class StageCore {
   std::deque<Run> runs_;                    ///< in the order of their steps
   int64_t evaluations_done_ = 0;
   Step steps_done_ = -1;                    ///< training steps up to here are over
-  std::vector<LayerId> gradient_order_;     ///< the stage's layers as gradients leave: the same on every replica
 
   std::map<Key, Activation> arrived_;
   std::map<Key, Envelope> unacknowledged_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/param/buckets.h>
@@ -28,6 +29,7 @@ WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& laye
 
 WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   Effects out;
+  if (envelope.from.role == Role::coordinator && envelope.generation < options_.since) return out;
   if (const auto* membership = std::get_if<Membership>(&envelope.body)) {
     on(out, *membership, envelope.generation);
     return out;
@@ -57,12 +59,18 @@ Status WorkerCore::check(const Membership& membership) const {
   bool same = theirs.size() == layers_.size();
   for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
   if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
-  if (options_.weight_lag == 0) return {};
+  if (membership_.layout && !membership.rebase &&
+      (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
+    return fail(ErrorKind::invalid, "the membership's layout is another, and it says no step to go on from");
+  return options_.weight_lag > 0 ? check_asynchronous(*membership.layout) : Status{};
+}
+
+Status WorkerCore::check_asynchronous(const Layout& layout) const {
   if (holds_pushes())
     return fail(ErrorKind::invalid, "an asynchronous pipeline cannot wait for a verdict on each step: no clipping, no "
                                     "skipping of steps that are not finite");
   for (size_t layer = 0; layer < layers_.size(); ++layer)
-    if (const Policy policy = membership.layout->policies[layer]; policy.mode != Mode::sync)
+    if (const Policy policy = layout.policies[layer]; policy.mode != Mode::sync)
       return fail(ErrorKind::invalid, cat("layer ", layers_[layer].name, " is ", describe(policy),
                                           "; an asynchronous pipeline needs sync layers, which are read by version"));
   return {};
@@ -80,8 +88,8 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       out.finished = true;  // somebody else fills this slot now
       return;
     }
-    const bool first = !membership_.layout;
-    membership_ = membership;
+    const Membership before = std::exchange(membership_, membership);
+    const bool first = !before.layout;
     next_sequence_.resize(membership.servers.size(), 1);
     if (first || membership.rebase) {
       TROUPE_CHECK(open_.empty(), "generation ", generation, " rebases while ", open_.size(), " steps are open");
@@ -98,12 +106,30 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
+    } else {
+      forget_reads(before.servers);
     }
   }
   to_coordinator(out, MembershipAck{});
   if (!news) return;
   Effects again = tick();
   out.send.insert(out.send.end(), again.send.begin(), again.send.end());
+}
+
+// Whoever follows a server that was lost may go on from older parameters. What was read of that one ahead of a step is
+// read again when the step begins, so that it computes with what its servers hold. A step that has begun was dealt
+// before the loss and keeps what it has read; a test reads again.
+void WorkerCore::forget_reads(const std::vector<Incarnation>& servers_before) {
+  if (options_.weight_lag > 0) return;  // no server has its versions any more
+  const Work* work = running_.empty() ? nullptr : &newest().work;
+  for (const Parcel& parcel : layout().parcels) {
+    ParcelState& state = parcels_[parcel.id];
+    if (membership_.servers.at(parcel.server) == servers_before.at(parcel.server)) continue;
+    const bool in_use = work && state.arrived.count(work->step) > 0;
+    if (in_use && work->kind == Work::Kind::train) continue;
+    state.arrived.clear();
+    if (in_use && !newest().computes) state.pulling = Pull{parcel.id, work->step, next_ticket_++};
+  }
 }
 
 void WorkerCore::on(Effects& out, const Work& work) {
@@ -230,9 +256,12 @@ void WorkerCore::begin(Effects& out) {
     if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
     if (parcel.policy.mode == Mode::all_reduce) {
-      const LayerId layer = layout().slices[parcel.slices.front()].layer;
-      if (local_step_[layer] < 0 && !state.pulling && state.arrived.count(work.step) == 0)
-        pull(out, parcel.id, work.step);
+      // It may hold layers that this stage does not read.
+      const bool here = std::ranges::any_of(parcel.slices, [&](SliceId slice) {
+        const LayerId layer = layout().slices[slice].layer;
+        return reads(layer) && local_step_[layer] >= 0;
+      });
+      if (!here && !state.pulling && state.arrived.count(work.step) == 0) pull(out, parcel.id, work.step);
       continue;
     }
     // A test sees what the servers hold now, not what was read ahead for the next step. What is to be pulled behind a
@@ -402,8 +431,10 @@ void WorkerCore::push_everything(Effects& out, Running& step) {
   for (Bucket& bucket : buckets(step.work)) {
     for (Reduce& task : bucket) {
       task.gradient = step.gradients[task.layer];
+      if (step.non_finite.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
-      if (!step.non_finite.empty()) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      task.gradient = Tensor::zeros({layers_[task.layer].count});
+      task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
     out.tasks.push_back(std::move(bucket));
   }
@@ -484,7 +515,7 @@ WorkerCore::Effects WorkerCore::reduced(Step step, LayerId layer, Tensor gradien
   TROUPE_CHECK(reduce_work_.step == step, "reduced step ", step, " of ", reduce_work_.step);
   reduced_[layer] = std::move(gradient);
   const double samples = static_cast<double>(std::max<int64_t>(reduce_work_.step_samples, 1));
-  reduced_squares_ += sum_of_squares / (samples * samples);
+  if (owns(layer)) reduced_squares_ += sum_of_squares / (samples * samples);  // a tied layer counts once
   reduced_finite_ = reduced_finite_ && finite;
   if (!holds_pushes()) {  // a step without samples: there is nothing to apply
     apply(out, layer, 1, true);
@@ -547,20 +578,38 @@ WorkerCore::Effects WorkerCore::applied_locally(Step step, LayerId layer, SliceS
 }
 
 void WorkerCore::begin_upload(Effects& out) {
-  const std::vector<Slice>& slices = layout().slices;
-  for (const Slice& slice : slices) {
-    const SliceState& local = local_[slice.layer];
-    if (policy(slice.layer).mode != Mode::all_reduce || !local.values) continue;
-    SliceState part;
-    part.slice = slice.id;
-    part.updates = local.updates;
-    part.values = local.values.view(slice.begin, {slice.count()}).clone();
-    for (const Tensor& state : local.state)
-      part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
-    Install& install = installing_[slice.server];
-    install.round = newest().work.number;
-    install.slices.push_back(std::move(part));
+  std::vector<std::pair<LayerId, SliceState>> layers;
+  bool on_device = false;
+  for (LayerId layer = 0; layer < layers_.size(); ++layer) {
+    const SliceState& local = local_[layer];
+    if (policy(layer).mode != Mode::all_reduce || !local.values || !owns(layer)) continue;
+    on_device = on_device || local.values.device().kind != DeviceKind::cpu;
+    layers.emplace_back(layer, local);
   }
+  if (on_device) out.tasks.push_back(Fetch{std::move(layers)});
+  else install(out, layers);
+}
+
+WorkerCore::Effects WorkerCore::fetched(std::vector<std::pair<LayerId, SliceState>> layers) {
+  Effects out;
+  if (!running_.empty() && newest().work.kind == Work::Kind::upload) install(out, layers);
+  return out;
+}
+
+void WorkerCore::install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers) {
+  for (const auto& [layer, local] : layers)
+    for (const Slice& slice : layout().slices) {
+      if (slice.layer != layer) continue;
+      SliceState part;
+      part.slice = slice.id;
+      part.updates = local.updates;
+      part.values = local.values.view(slice.begin, {slice.count()}).clone();
+      for (const Tensor& state : local.state)
+        part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
+      Install& told = installing_[slice.server];
+      told.round = newest().work.number;
+      told.slices.push_back(std::move(part));
+    }
   for (const auto& [server, install] : installing_)
     send(out, {Role::server, server, membership_.servers[server]}, install);
   if (installing_.empty()) finish_other_work(out, {}, 0);
@@ -613,8 +662,8 @@ Endpoint WorkerCore::server_of(ParcelId parcel) const {
   return {Role::server, server, membership_.servers[server]};
 }
 
-bool WorkerCore::reads(LayerId layer) const {
-  return computes(layer) || std::ranges::find(options_.reads, layer) != options_.reads.end();
+bool WorkerCore::borrows(LayerId layer) const {
+  return std::ranges::find(options_.reads, layer) != options_.reads.end();
 }
 
 bool WorkerCore::reads(const Parcel& parcel) const {

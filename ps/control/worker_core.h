@@ -17,9 +17,12 @@ namespace troupe::ps {
 struct WorkerOptions {
   Endpoint self;                    ///< worker, slot, incarnation
   Endpoint coordinator{Role::coordinator, 0, 1};
+  Generation since = 0;             ///< of the order to start it: no coordinator of an older one is heeded
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
-  std::vector<LayerId> reads;       ///< layers of other stages whose weights it needs, too (tied ones)
+  /// Layers of other stages whose weights it needs, too (tied ones). Where they are all_reduced it applies their updates
+  /// itself, as the owner does, from the same gradients.
+  std::vector<LayerId> reads;
   int64_t bucket_bytes = 1 << 20;   ///< of all_reduce layers that are reduced together (buckets.h)
   /// A stage of an asynchronous pipeline: step t computes with the weights of step max(t - lag, Work::since), and up to
   /// lag + 1 steps are under way (weight_lag in schedule.h). Its layers are `sync`, and nothing asks for a verdict.
@@ -63,6 +66,8 @@ class WorkerCore {
   /// `sum_of_squares` is of the summed gradient.
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects applied_locally(Step step, LayerId layer, SliceState local);
+  /// What Fetch asked for, in host memory.
+  Effects fetched(std::vector<std::pair<LayerId, SliceState>> layers);
 
   /// Says again what has not been answered: every so often on a transport that loses messages.
   Effects tick();
@@ -98,9 +103,11 @@ class WorkerCore {
 
   const Layout& layout() const { return *membership_.layout; }
   uint32_t stage() const { return options_.self.index % layout().stages; }
-  bool computes(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
+  bool owns(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
+  bool borrows(LayerId layer) const;
+  bool computes(LayerId layer) const { return owns(layer) || (borrows(layer) && policy(layer).mode == Mode::all_reduce); }
   bool computes(const Parcel& parcel) const { return layout().contributes(options_.self.index, parcel); }
-  bool reads(LayerId layer) const;
+  bool reads(LayerId layer) const { return owns(layer) || borrows(layer); }
   bool reads(const Parcel& parcel) const;
   Policy policy(LayerId layer) const { return layout().policies[layer]; }
   Endpoint server_of(ParcelId parcel) const;
@@ -110,7 +117,9 @@ class WorkerCore {
   void to_coordinator(Effects& out, Message body) const { send(out, options_.coordinator, std::move(body)); }
 
   Status check(const Membership& membership) const;
+  Status check_asynchronous(const Layout& layout) const;
   void on(Effects& out, const Membership& membership, Generation generation);
+  void forget_reads(const std::vector<Incarnation>& servers_before);
   void on(Effects& out, const Work& work);
   void on(Effects& out, const WorkDoneAck& ack);
   void on(Effects& out, const PushAck& ack);
@@ -126,6 +135,7 @@ class WorkerCore {
   void start(Effects& out);
   void begin(Effects& out);
   void begin_upload(Effects& out);
+  void install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers);
   void pull(Effects& out, ParcelId parcel, Step step);
   void advance(Effects& out);
   void prepare(Effects& out) const;

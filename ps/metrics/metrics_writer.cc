@@ -29,7 +29,9 @@ std::vector<std::pair<const char*, Cell>> cells(const MetricsRow& r) {
           {"staleness_p50", r.staleness_p50},
           {"staleness_p95", r.staleness_p95},
           {"staleness_max", r.staleness_max},
-          {"wait_share", r.wait_share}};
+          {"wait_share", r.wait_share},
+          {"loss_scale", r.loss_scale},
+          {"skipped_steps", r.skipped_steps}};
 }
 
 nlohmann::ordered_json json_of(const Cell& cell) {

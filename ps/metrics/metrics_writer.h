@@ -8,7 +8,7 @@
 
 namespace troupe::ps {
 
-/// How a run stands at one step; averages are over the steps since the last row.
+/// How a run stands at one step; averages and skipped steps are over the steps since the last row.
 struct MetricsRow {
   double time_s = 0;                               ///< since the run began
   int64_t step = 0;                                ///< steps done
@@ -21,6 +21,8 @@ struct MetricsRow {
   double learning_rate = 0;
   int64_t staleness_p50 = 0, staleness_p95 = 0, staleness_max = 0;  ///< steps
   double wait_share = 0;                                            ///< of the workers' time, waiting for weights
+  double loss_scale = 1;                                            ///< of the last step
+  int64_t skipped_steps = 0;                                        ///< for gradients that are not finite
 };
 
 /// metrics.csv and metrics.jsonl: a row is one line in each, on disk when `write` returns. A full disk costs

@@ -20,6 +20,7 @@ std::string progress_line(const Progress& p, double eta_s) {
   if (p.epochs > 0) line += cat("  epoch ", std::min(p.epoch + 1, p.epochs), '/', p.epochs);
   line += cat("  loss ", fixed(p.loss, 4), "  ", human_count(static_cast<int64_t>(p.samples_per_second)),
               " samples/s  staleness ", p.staleness_max);
+  if (p.loss_scale != 1) line += cat("  loss scale ", p.loss_scale);
   if (p.test_accuracy) line += "  test accuracy " + fixed(*p.test_accuracy, 4);
   return line + "  ETA " + human_duration(eta_s);
 }

@@ -12,6 +12,7 @@ struct Progress {
   double loss = 0;
   double samples_per_second = 0;
   int64_t staleness_max = 0;  ///< steps, since the last call
+  double loss_scale = 1;
   std::optional<double> test_accuracy;
 };
 

@@ -62,6 +62,7 @@ RunSummary summarize(const RunResult& result, double seconds) {
   }
   if (const StepStats& train = result.last_epoch; train.samples > 0) s.train_loss = mean(train.loss_sum, train.samples);
   s.skipped_steps = result.skipped_steps;
+  s.loss_scale = result.loss_scale;
   s.restarts = result.worker_restarts + result.server_restarts;
   s.checkpoints_written = result.checkpoints_written;
   s.checkpoints_failed = result.checkpoints_failed;

@@ -119,6 +119,7 @@ std::string summary_json(const RunSummary& s) {
                      {"seconds", number(s.seconds)},
                      {"samples_per_second", number(s.samples_per_second)},
                      {"skipped_steps", s.skipped_steps},
+                     {"loss_scale", number(s.loss_scale)},
                      {"restarts", s.restarts},
                      {"checkpoints_written", s.checkpoints_written},
                      {"checkpoints_failed", s.checkpoints_failed},

@@ -40,6 +40,7 @@ struct RunSummary {
   double seconds = 0;  ///< training, without start-up
   double samples_per_second = 0;
   int64_t skipped_steps = 0;  ///< for non-finite gradients
+  double loss_scale = 1;      ///< at the end
   int64_t restarts = 0;       ///< workers and servers replaced
   int64_t checkpoints_written = 0, checkpoints_failed = 0;
   int64_t duplicates_dropped = 0, refused = 0;

@@ -13,6 +13,7 @@ struct MeasureOptions {
   int64_t micro_batch = 1;  ///< samples; at most as many as the data set has
   int threads = 1;          ///< a kernel may use
   uint64_t seed = 1;        ///< of the weights
+  DType storage = DType::f32;  ///< of activations
   double seconds = 2;       ///< to spend; at least three passes are made
 };
 

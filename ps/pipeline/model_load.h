@@ -30,7 +30,7 @@ struct ModelLoad {
   std::string name;
   std::vector<LayerLoad> layers;
   int64_t heads = 0;         ///< of attention: tensor parallelism divides them; 0: it cannot be used
-  double bytes_a_value = 4;  ///< of an activation that is sent, and of a gradient: 2 in half precision
+  double bytes_a_value = 4;  ///< of a weight and of its gradient: 2 in half precision
 
   double parameters() const;
   double forward_flops() const;  ///< of a sample

@@ -320,6 +320,7 @@ struct Work {
   count @6 :Int64;
   kind @7 :Kind;
   since @8 :Int64;              # the newest step that the replica began with nothing under way
+  lossScale @9 :Float64 = 1;    # of the step's backward pass
 
   enum Kind {
     train @0;

@@ -11,6 +11,8 @@ from cluster_runs import Cluster
 from program import TINY
 
 DEEP = TINY.replace("hidden = [8]", "hidden = [8, 7, 6, 5, 4]").replace("workers = 2", "")
+PROFILE_HEADER = ("layer,layers,forward_s,backward_input_s,backward_weight_s,output_bytes,kept_bytes,kept_input_bytes,"
+                  "parameter_bytes")
 STAGES = ("parallel.stages=3", "parallel.micro_batches=4")
 
 
@@ -79,6 +81,15 @@ class Pipelines(Cluster):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.weights("half"), self.weights("whole"))
 
+    def test_a_measured_profile_cuts_the_model_in_every_process(self):
+        self.write("deep.toml", DEEP)
+        lines = [f"fc{k},1,{k},0,0,0,0,0,0" for k in range(1, 7)]  # of 21 the last two layers take 11
+        self.write("layers.csv", "\n".join([PROFILE_HEADER, *lines, ""]))
+        done = self.troupe("train", "deep.toml", "--run-dir", "run", "--processes", 2, "--set", "parallel.stages=2",
+                           "--set", "parallel.profile=layers.csv")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("stage 0: fc1 to fc4; stage 1: fc5, fc6", done.stdout + done.stderr)
+
     def test_a_killed_stage_is_replaced_with_its_replica_and_the_run_ends_as_it_should(self):
         slow = ("train.epochs=12", "debug.slow_worker=0", "debug.slow_ms=10")
         self.train("train.epochs=12", *STAGES, run="alone", config="deep.toml")
@@ -117,6 +128,12 @@ class BadInput(Cluster):
     def test_cuts_that_do_not_add_up(self):
         self.refused("parallel.cuts gives out 2 of the model's 6 layers", "parallel.stages=2", "parallel.cuts=[1,1]")
 
+    def test_a_profile_of_another_model_or_none(self):
+        self.refused("no.csv: cannot read the profile", "parallel.stages=2", "parallel.profile=no.csv")
+        self.write("other.csv", "%s\nconv1,1,1,1,1,0,0,0,0\n" % PROFILE_HEADER)
+        self.refused("other.csv (command line): row 1 is of conv1, where this model has fc1", "parallel.stages=2",
+                     "parallel.profile=other.csv")
+
     def test_a_schedule_that_never_ends_or_lacks_a_backward(self):
         self.write("circle.csv", "F0,B1,F1,B0\nF0,B1,F1,B0\n")
         self.refused("circle.csv", "parallel.stages=2", "parallel.schedule_file=circle.csv")
@@ -135,6 +152,8 @@ class BadInput(Cluster):
                      "train.clip_norm=1")
         self.refused("train.on_nonfinite = \"skip\" (command line) is a decision of all stages", *stages,
                      "train.on_nonfinite=skip")
+        self.refused("precision.loss_scale = \"dynamic\" (command line) is a decision of all stages on each step", *stages,
+                     "precision.activations=f16", "precision.loss_scale=dynamic")
         self.refused("parallel.strict_schedule = true (command line)", *stages, "parallel.strict_schedule=true")
         self.refused("is no multiple of parallel.micro_batches = 5 (command line)", *stages, "parallel.micro_batches=5")
 

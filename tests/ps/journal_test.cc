@@ -37,6 +37,7 @@ JournalHead some_head() {
   head.config = "[run]\nname = \"x\"\n";
   head.resume_from = "run/checkpoints/step-8";
   head.resume = DealerState{100, 1, 20, 12, {{1, 4, 8}}};
+  head.loss_scale = LossScale{1024, 7};
   head.seconds = 1.5;
   return head;
 }

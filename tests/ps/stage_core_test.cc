@@ -41,7 +41,7 @@ struct World {
     std::unique_ptr<StageCore> core;
     std::deque<StageTask> tasks;  ///< at its executor
     std::vector<LayerId> gradients;
-    std::vector<double> others;
+    std::vector<double> sums, others;
     int64_t kept = 0, kept_most = 0;
     bool done = false;
     int64_t works_done = 0;
@@ -50,10 +50,13 @@ struct World {
   };
 
   explicit World(std::shared_ptr<const Schedule> made, uint64_t seed = 1, std::vector<TiedLayer> tied = {},
-                 bool strict = false)
+                 bool strict = false, Mode mode = Mode::sync)
       : plan(std::move(made)), random(seed), nodes(plan->stages) {
     auto membership = std::make_shared<Membership>();
     membership->workers.assign(plan->stages, 1);
+    auto layout = std::make_shared<Layout>();
+    layout->policies.assign(2 * plan->chunks, {mode});
+    membership->layout = std::move(layout);
     for (uint32_t stage = 0; stage < plan->stages; ++stage) {
       StageOptions options;
       options.self = {Role::worker, stage, 1};
@@ -86,6 +89,7 @@ struct World {
     }
     for (auto& complete : effects.gradients) {
       node.gradients.push_back(complete.layer);
+      node.sums.push_back(value_of(complete.sum));
       node.others.push_back(value_of(complete.other));
     }
     node.done = node.done || !effects.done.empty();
@@ -93,7 +97,8 @@ struct World {
   }
 
   void begin(const Work& work) {
-    for (Node& node : nodes) node.done = false, node.gradients.clear(), node.others.clear(), node.ran.clear();
+    for (Node& node : nodes)
+      node.done = false, node.gradients.clear(), node.sums.clear(), node.others.clear(), node.ran.clear();
     for (uint32_t stage = 0; stage < nodes.size(); ++stage) take(stage, nodes[stage].core->begin(work));
   }
 
@@ -121,7 +126,7 @@ struct World {
       if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk));
     }
     for (const LayerId layer : task.gradients)
-      take(stage, node.core->gradient(task.work.number, layer, one(layer + 1)));
+      take(stage, node.core->gradient(task.work.number, layer, one(layer + 1 + 100 * stage)));
     take(stage, node.core->computed(task, output));
   }
 
@@ -311,8 +316,26 @@ BOOST_AUTO_TEST_CASE(ATiedLayersGradientIsCompleteWithTheOtherStagesPart) {
       const World::Node& owner = world.nodes[0];
       const auto at = std::ranges::find(owner.gradients, LayerId{0}) - owner.gradients.begin();
       BOOST_REQUIRE(at < std::ssize(owner.gradients));
-      BOOST_TEST(owner.others[static_cast<size_t>(at)] == 1);  // what the last stage gave for layer 0
-      BOOST_TEST(world.nodes[2].gradients.size() == 2u);       // its own alone
+      BOOST_TEST(owner.others[static_cast<size_t>(at)] == 201);  // what the last stage gave for layer 0
+      BOOST_TEST(world.nodes[2].gradients.size() == 2u);         // its own alone
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AnAllReducedTiedLayersGradientIsCompleteOnBothStagesInTheSameOrder) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    World world(schedule("1f1b", 3, 4), seed, {{0, 2}}, false, Mode::all_reduce);
+    for (Step step = 0; step < 2; ++step) {
+      world.begin(train(step));
+      world.run(0.2);
+      BOOST_TEST(world.nodes[1].gradients.size() == 2u);
+      for (const uint32_t stage : {0u, 2u}) {
+        const World::Node& node = world.nodes[stage];
+        const auto at = static_cast<size_t>(std::ranges::find(node.gradients, LayerId{0}) - node.gradients.begin());
+        BOOST_REQUIRE(at < node.gradients.size());
+        BOOST_TEST(node.sums[at] == 1);
+        BOOST_TEST(node.others[at] == 201);
+      }
     }
   }
 }

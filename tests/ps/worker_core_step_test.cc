@@ -402,6 +402,88 @@ BOOST_AUTO_TEST_CASE(ARefusedPushIsSaidAgainUnderTheNewGeneration) {
   BOOST_TEST(w.said<Pull>().size() == 1u);  // and the pull behind it
 }
 
+namespace {
+
+/// Another server takes the place of the one that holds this parcel.
+void replace_server(World& w, ParcelId parcel) {
+  ++w.generation;
+  ++w.servers[w.layout->parcels[parcel].server];
+  w.sent.clear();
+  w.join();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(WhatWasReadAheadOfAServerThatIsReplacedIsReadAgain) {
+  for (const Policy policy : {kSync, kAsync}) {
+    World w({policy, policy});
+    w.work(1, 0);
+    w.reply_all();
+    w.compute(0);
+    w.reply_all();  // for step 1
+    for (const Push& push : w.said<Push>()) w.acknowledge(push);
+    w.given();
+    replace_server(w, 0);
+    w.work(2, 1);
+    const auto pulls = w.said<Pull>();
+    BOOST_TEST_REQUIRE(pulls.size() == 1u);
+    BOOST_TEST(pulls[0].parcel == 0u);
+    BOOST_TEST(pulls[0].step == 1);
+    BOOST_TEST(w.given() == "");
+    w.hear(w.server_of(0), PullReply{0, 1, pulls[0].ticket, {filled(7)}});
+    BOOST_TEST(w.given() == "forward 0-2, backward");
+    BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 7);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AStepThatHasBegunKeepsWhatItReadOfAServerThatIsReplaced) {
+  World w({kSync, kSync});
+  w.work(1, 0);
+  w.reply(1, 3);  // layer 0's have not come, so that layer 1's wait
+  replace_server(w, 1);
+  const auto pulls = w.said<Pull>();
+  BOOST_TEST_REQUIRE(pulls.size() == 1u);
+  BOOST_TEST(pulls[0].parcel == 0u);
+  w.hear(w.server_of(0), PullReply{0, 0, pulls[0].ticket, {filled(7)}});
+  BOOST_TEST(w.given() == "forward 0-2, backward");
+  BOOST_TEST(w.core->weights(Work{1})[1].data<float>()[0] == 3);
+}
+
+BOOST_AUTO_TEST_CASE(ATestThatWaitsReadsAgainOfAServerThatIsReplaced) {
+  World w({kSync, kSync});
+  w.work(1, 0, 10, Work::Kind::evaluate);
+  w.reply(1, 3);
+  replace_server(w, 1);
+  const auto pulls = w.said<Pull>();
+  BOOST_TEST_REQUIRE(pulls.size() == 2u);
+  for (const Pull& pull : pulls) w.hear(w.server_of(pull.parcel), PullReply{pull.parcel, 0, pull.ticket, {filled(5)}});
+  BOOST_TEST(w.given() == "evaluate");
+  BOOST_TEST(w.core->weights(Work{1})[1].data<float>()[0] == 5);
+}
+
+BOOST_AUTO_TEST_CASE(AMembershipWithAnotherLayoutThatSaysNoStepIsAFault) {
+  World w({kSync, kSync});
+  w.layout = std::make_shared<Layout>(
+      make_layout(w.layers, {kSync, kSync}, {.servers = 2, .slice_bytes = 64, .fuse_bytes = 0}));
+  ++w.generation;
+  w.sent.clear();
+  w.join();
+  BOOST_TEST(w.said<Fault>().size() == 1u);
+  BOOST_TEST(w.said<MembershipAck>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerThatHasJustBegunHeedsNoCoordinatorFromBeforeItsOrder) {
+  WorkerOptions options;
+  options.since = 5;
+  World w({kSync}, options);
+  BOOST_TEST(w.said<MembershipAck>().empty());
+  w.hear_under(4, kCoordinator, Finish{});
+  BOOST_TEST(!w.finished);
+  w.generation = 5;
+  w.join();
+  BOOST_TEST(w.said<MembershipAck>().size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(AMembershipIsAcknowledgedEachTimeItComes) {
   World w({kSync});
   BOOST_TEST(w.said<MembershipAck>().size() == 1u);

@@ -106,6 +106,7 @@ struct Bench {
   nn::ModelSpec model{.kind = "mlp", .input = {16}, .classes = 5, .hidden = {32, 16, 16}};
   ps::OptimizerOptions optimizer{.name = "sgd", .learning_rate = 0.05, .momentum = 0.9};
   ps::DataSets own;  ///< instead of `data`, where set
+  DType storage = DType::f32;  ///< of activations
 
   ps::DataSets sets() const {
     if (own.train) return own;
@@ -131,8 +132,8 @@ struct Bench {
     for (const int64_t share : c.dealer.worker_batch) c.dealer.global_batch += share;
     c.test_samples = sets.test->size();
     parts.optimizer = ps::make_optimizer(optimizer).value();
-    parts.source = [built, sets, hooks](ps::WorkerId worker) -> std::unique_ptr<GradientSource> {
-      auto source = std::make_unique<nn::ModelSource>(built, sets.train, sets.test);
+    parts.source = [built, sets, hooks, storage = storage](ps::WorkerId worker) -> std::unique_ptr<GradientSource> {
+      auto source = std::make_unique<nn::ModelSource>(built, sets.train, sets.test, 1, storage);
       return std::make_unique<HookedSource>(std::move(source), worker, hooks);
     };
     parts.initial = initial_from(parts.source(0), *parts.optimizer, parts.seed);
@@ -143,6 +144,7 @@ struct Bench {
 /// Goes on from a checkpoint, with whatever layout `parts` has.
 inline void resume_from(ClusterParts& parts, const ps::CheckpointRequest& checkpoint) {
   parts.coordinator.resume = checkpoint.dealer;
+  parts.coordinator.resume_scale = checkpoint.loss_scale;
   parts.initial = [checkpoint](const ps::Slice& wanted) {
     ps::SliceState out{wanted.id, Tensor::empty({wanted.count()}), {}, 0};
     for (const ps::SliceState& have : checkpoint.slices) {

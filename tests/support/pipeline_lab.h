@@ -41,12 +41,13 @@ inline ClusterParts pipeline_parts(const Bench& bench, const Pipeline& pipeline,
   parts.stage.stall_ms = 20'000;
   c.layout.stages = pipeline.stages;
   c.layout.stage_of = parts.stage.plan.stage_of();
-  parts.stage_source = [model, sets, plan = parts.stage.plan](ps::WorkerId worker) {
+  parts.stage.activations = bench.storage;
+  parts.stage_source = [model, sets, plan = parts.stage.plan, storage = bench.storage](ps::WorkerId worker) {
     std::vector<nn::ModelPart> held;
     for (uint32_t chunk = 0; chunk < plan.schedule->chunks; ++chunk)
       if (plan.schedule->stage_of[chunk] == worker % plan.schedule->stages)
         held.emplace_back(model, plan.chunks[chunk].first, plan.chunks[chunk].last);
-    return std::make_unique<nn::ModelStageSource>(model, std::move(held), sets.train, sets.test);
+    return std::make_unique<nn::ModelStageSource>(model, std::move(held), sets.train, sets.test, 1, storage);
   };
   return parts;
 }

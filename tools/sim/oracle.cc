@@ -78,16 +78,19 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   const auto [found, first] = dealt_.try_emplace({e.to, work.number}, dealt);
   if (!first) {
     const ps::Work& before = found->second.work;
-    if (before.kind != work.kind || before.step != work.step || before.range != work.range)
+    if (before.kind != work.kind || before.step != work.step || before.range != work.range ||
+        before.loss_scale != work.loss_scale)
       violated("samples", cat(e.to, " is given other work under number ", work.number));
     return;
   }
+  if (work.kind == ps::Work::Kind::evaluate) tests_[e.to.index] = reloads_;
   if (work.kind != ps::Work::Kind::train) return;
   const WorkerStep key{e.to.index, work.step};
   seeds_[seed_of(e.to.index, work.step)] = key;
   const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
   earlier->second.since.insert(work.since);
   if (e.to.incarnation > 1) restarted_.insert(e.to.index);
+  if (first_deal) check_loss_scale(e, work);
   if (!first_deal && earlier->second.work.range != work.range)
     violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
 }
@@ -285,6 +288,18 @@ void Oracle::on(const ps::Envelope&, const ps::Verdict& verdict) {
     violated("sync-step", cat("two verdicts on step ", verdict.step));
 }
 
+/// What all verdicts before the step made of the first scale, and so the same for all workers.
+void Oracle::check_loss_scale(const ps::Envelope& e, const ps::Work& work) {
+  const ps::CoordinatorOptions& c = scenario_.coordinator;
+  const bool resumed = c.loss_scaling.dynamic && c.resume_scale;
+  ps::LossScale scale = resumed ? *c.resume_scale : ps::LossScale{c.loss_scaling.initial, 0};
+  for (const auto& [step, verdict] : verdicts_)
+    if (step < work.step) scale = ps::next_loss_scale(c.loss_scaling, scale, verdict.skip);
+  if (work.loss_scale != scale.value)
+    violated("sync-step", cat(e.to, " is to scale the loss of step ", work.step, " by ", work.loss_scale,
+                              ", should be ", scale.value));
+}
+
 bool Oracle::any_non_finite(ps::Step step) const {
   for (ps::WorkerId w = 0; w < scenario_.workers(); ++w) {
     const auto dealt = steps_.find({w, step});
@@ -406,7 +421,7 @@ void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {
     const auto values =
         weights[s.layer].span<float>().subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count()));
     const std::string d = difference(values, held.before(last_step_ + 1));
-    if (!d.empty() && !was_lost(s, worker, last_step_, values))
+    if (!d.empty() && !was_lost_since(s, tests_[worker], values))
       violated("staleness",
                cat("worker ", worker, " evaluates old weights after step ", last_step_, ": slice ", s.id, ", ", d));
   }

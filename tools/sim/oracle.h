@@ -84,6 +84,7 @@ class Oracle {
   void go_on_from_checkpoint(const ps::Endpoint& successor, const ps::ShardImage& image);
   void check_clocks(const ps::Endpoint& successor, const ps::ShardImage& image);
   bool was_lost(const ps::Slice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values);
+  bool was_lost_since(const ps::Slice& slice, size_t reloads, std::span<const float> values) const;
   void check_reported(const ps::RunResult& result);
   void stored_by_old(const ps::Envelope& event);
   void keep_versions(const ReferenceServer& server, const ps::Envelope& event);
@@ -115,6 +116,7 @@ class Oracle {
                      std::span<const float> values) const;
   bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
+  void check_loss_scale(const ps::Envelope& envelope, const ps::Work& work);
   void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
   std::string difference_from(const Cut& cut, const ps::CheckpointRequest& request) const;
   std::string check_samples(const ps::DealerState& state, size_t ranges) const;
@@ -164,6 +166,9 @@ class Oracle {
   std::vector<ReferenceServer> log_begins_;                             ///< what `logs_` follow, by server
   std::optional<ps::CheckpointRequest> saved_;                          ///< the newest
   std::vector<ps::LostRange> losses_;                                   ///< to be reported: at least these
+  size_t reloads_ = 0;                                                  ///< so far
+  std::map<ps::Endpoint, size_t> lost_;                                 ///< server, the reload that followed it
+  std::map<ps::WorkerId, size_t> tests_;                                ///< reloads when its test was dealt
   ps::Step rebased_ = 0;
 };
 

@@ -240,6 +240,23 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   s.mishaps.push_back(std::move(m));
 }
 
+/// Where the others go on without those who are lost, or without what they held: some come back at once, in the midst of
+/// steps, at their boundaries and while the group decides.
+void draw_returns(Scenario& s) {
+  Random random(derive_seed(s.seed, "returns"));
+  const std::vector<size_t> moments = {index_of<ps::WorkDone>(),      index_of<ps::Work>(),    index_of<ps::Snapshot>(),
+                                       index_of<ps::SnapshotReply>(), index_of<ps::Partial>(), index_of<ps::PushAck>()};
+  while (random.chance(0.6)) {
+    Mishap m;
+    m.kind = Mishap::Kind::crash_host;
+    m.slot = static_cast<uint32_t>(random.below(static_cast<uint64_t>(s.coordinator.roster.nodes)));
+    m.after = one_of(random, moments);
+    m.count = between(random, 1, 12);
+    m.for_us = between(random, 1, 40) * kMs;
+    if (s.outlives(m.slot)) s.mishaps.push_back(std::move(m));
+  }
+}
+
 /// Turns a run in one process into one over several, with mishaps of its own.
 void spread(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -276,6 +293,7 @@ void spread(Random& random, Scenario& s) {
     s.mishaps.push_back(std::move(join));
   }
   s.heal_us = between(random, 200, 900) * kMs;
+  if (s.shrinks() || c.servers_reload) draw_returns(s);
 }
 
 ps::NetworkFaults draw_network(Random& random) {
@@ -329,6 +347,20 @@ const char* message_name(size_t index, std::index_sequence<I...>) {
   const char* name = "?";
   ((index == I ? void(name = ps::name_of(ps::Message(std::variant_alternative_t<I, ps::Message>{}))) : void()), ...);
   return name;
+}
+
+/// By random numbers of its own: half of the runs that skip steps and whose layers all wait for the group.
+void scale_losses(Scenario& s) {
+  Random random(derive_seed(s.seed, "loss scale"));
+  ps::CoordinatorOptions& c = s.coordinator;
+  const auto waits = [](const ps::Policy& policy) { return policy.lockstep(); };
+  const auto rule_waits = [&](const ps::UpdateRule& rule) { return waits(rule.policy); };
+  bool all = c.skip_non_finite && std::ranges::all_of(c.policies, waits);
+  for (const ps::PolicyChange& change : c.changes) all = all && std::ranges::all_of(change.rules, rule_waits);
+  for (const Mishap& mishap : s.mishaps) all = all && std::ranges::all_of(mishap.rules, rule_waits);
+  if (!all || random.chance(0.5)) return;
+  c.loss_scaling = {.dynamic = true, .initial = 64, .interval = between(random, 1, 4)};
+  c.stop_at_least_scale = false;
 }
 
 }  // namespace
@@ -385,6 +417,7 @@ Scenario make_scenario(uint64_t seed) {
   draw_coordinator_crashes(s);
   Random hosts(derive_seed(seed, "hosts"));
   if (!all_reduce && !s.resumes && hosts.chance(0.5)) spread(hosts, s);
+  scale_losses(s);
   return s;
 }
 
@@ -400,6 +433,8 @@ Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkp
   }
   c.layout.servers = static_cast<uint32_t>(between(random, 1, 3));
   c.resume = checkpoint.dealer;
+  c.resume_scale = checkpoint.loss_scale;
+  c.loss_scaling = {};
   for (const ps::SliceState& state : checkpoint.slices) {
     const ps::Slice& slice = checkpoint.layout->slices[state.slice];
     const auto values = state.values.span<float>();
@@ -408,6 +443,7 @@ Scenario make_resumed(const Scenario& first, const ps::CheckpointRequest& checkp
   s.mishaps.clear();
   draw_mishaps(random, s);
   draw_coordinator_crashes(s);
+  scale_losses(s);
   return s;
 }
 
@@ -429,7 +465,9 @@ std::string describe(const Scenario& s) {
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,
-              " of the steps), immediate scale ", scale_name(s.immediate_scale), ", shuffle ", s.shuffle,
+              " of the steps)",
+              c.loss_scaling.dynamic ? cat(", loss scale grows after ", c.loss_scaling.interval, " steps") : "",
+              ", immediate scale ", scale_name(s.immediate_scale), ", shuffle ", s.shuffle,
               "\n  network: loss ", s.network.loss, ", duplication ", s.network.duplication, ", delay ",
               s.network.min_delay_us, " .. ", s.network.max_delay_us, " us, sound from ", s.heal_us,
               " us on; impatience ", s.impatience, "\n  stores keep ", s.events_between_images,

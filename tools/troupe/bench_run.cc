@@ -83,7 +83,9 @@ Result<ClusterParts> parts_of(const ps::RunConfig& config) {
   parts.coordinator.layout.whole_layers = parts.optimizer->needs_whole_tensors();
   parts.coordinator.dealer = ps::dealer_options(config, data->train->size());
   parts.coordinator.clip_norm = config.train.clip_norm;
-  parts.coordinator.skip_non_finite = config.train.on_nonfinite == ps::NonFinite::skip;
+  parts.coordinator.loss_scaling = ps::loss_scaling(config.precision);
+  parts.coordinator.skip_non_finite =
+      config.train.on_nonfinite == ps::NonFinite::skip || parts.coordinator.loss_scaling.dynamic;
   parts.immediate_scale = config.servers.immediate_scale;
   parts.seed = static_cast<uint64_t>(config.train.seed);
   parts.shuffle = config.data.shuffle;
@@ -91,8 +93,9 @@ Result<ClusterParts> parts_of(const ps::RunConfig& config) {
   parts.threads_per_worker = threads;
   parts.bucket_bytes = config.parallel.bucket_bytes;
   parts.reduce_threads = static_cast<int>(ps::reduce_threads(config, std::thread::hardware_concurrency()));
-  parts.source = [model, sets = *data, threads](ps::WorkerId) {
-    return std::make_unique<nn::ModelSource>(model, sets.train, sets.test, threads);
+  const DType storage = ps::storage_type(config.precision);
+  parts.source = [model, sets = *data, threads, storage](ps::WorkerId) {
+    return std::make_unique<nn::ModelSource>(model, sets.train, sets.test, threads, storage);
   };
   parts.initial = initial_from(parts.source(0), *parts.optimizer, parts.seed);
   return parts;

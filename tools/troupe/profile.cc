@@ -33,6 +33,7 @@ Result<ps::LayerProfile> measure(const ps::RunConfig& config, double seconds) {
   const ps::MeasureOptions options{.micro_batch = std::max<int64_t>(1, (config.train.batch_size + parts - 1) / parts),
                                    .threads = static_cast<int>(config.parallel.threads_per_worker),
                                    .seed = static_cast<uint64_t>(config.train.seed),
+                                   .storage = ps::storage_type(config.precision),
                                    .seconds = seconds};
   auto profile = ps::measure_layers(std::make_shared<const nn::Model>(std::move(*made)), data->train, options, now_s);
   profile.device = cat("CPU, ", options.threads, options.threads == 1 ? " thread" : " threads");

@@ -24,6 +24,16 @@ inline bool lockstep(const std::vector<Policy>& policies) {
   return std::any_of(policies.begin(), policies.end(), [](const Policy& p) { return p.lockstep(); });
 }
 
+// An immediate push is applied before anybody could have decided to skip its step.
+inline Status check_scaled(const std::vector<Policy>& policies) {
+  for (const Policy& policy : policies)
+    if (policy.immediate())
+      return fail(ErrorKind::invalid,
+                  cat("dynamic loss scaling is a decision of all workers on each step, which layers in mode ",
+                      describe(policy), " do not wait for: use sync or all_reduce, or a fixed scale"));
+  return {};
+}
+
 // No collective reaches beyond a process: there the servers add up, which gives the same numbers.
 inline std::vector<Policy> over_processes(std::vector<Policy> policies) {
   for (Policy& policy : policies)

@@ -4,6 +4,7 @@
 #include <troupe/ps/control/run_result.h>
 #include <troupe/ps/data/dealer.h>
 #include <troupe/ps/messages.h>
+#include <troupe/ps/param/loss_scale.h>
 
 /// The fields of what a coordinator's state is made of. A struct that gets another field does not compile before it is
 /// named here. Left out: layouts, which follow from their policies, and what is in memory only (tensors, images).
@@ -69,8 +70,8 @@ auto fields(T& x) {
 
 template <Of<Work> T>
 auto fields(T& x) {
-  auto& [number, kind, step, schedule_step, step_samples, range, since] = x;
-  return std::tie(number, kind, step, schedule_step, step_samples, range, since);
+  auto& [number, kind, step, schedule_step, step_samples, range, since, loss_scale] = x;
+  return std::tie(number, kind, step, schedule_step, step_samples, range, since, loss_scale);
 }
 
 template <Of<Spawn> T>
@@ -130,10 +131,16 @@ auto fields(T& x) {
   return std::tie(round, layers, duplicates_dropped, refused, skipped_steps);
 }
 
+template <Of<LossScale> T>
+auto fields(T& x) {
+  auto& [value, good_steps] = x;
+  return std::tie(value, good_steps);
+}
+
 template <Of<StepReport> T>
 auto fields(T& x) {
-  auto& [step, epoch, stats, compute_s, wait_s, max_lag, non_finite] = x;
-  return std::tie(step, epoch, stats, compute_s, wait_s, max_lag, non_finite);
+  auto& [step, epoch, stats, compute_s, wait_s, max_lag, non_finite, loss_scale] = x;
+  return std::tie(step, epoch, stats, compute_s, wait_s, max_lag, non_finite, loss_scale);
 }
 
 template <Of<EvaluationReport> T>
@@ -158,11 +165,11 @@ template <Of<RunResult> T>
 auto fields(T& x) {
   auto& [outcome, failure, steps, samples, last_epoch, evaluation, workers, layers, duplicates_dropped, refused,
     skipped_steps, worker_restarts, server_restarts, workers_dropped, checkpoints_written, checkpoints_failed,
-    superseded, lost, layout] = x;
+    superseded, loss_scale, lost, layout] = x;
   (void)layout, (void)superseded;
   return std::tie(outcome, failure, steps, samples, last_epoch, evaluation, workers, layers, duplicates_dropped,
     refused, skipped_steps, worker_restarts, server_restarts, workers_dropped, checkpoints_written,
-    checkpoints_failed, lost);
+    checkpoints_failed, loss_scale, lost);
 }
 
 template <Of<Roster::Member> T>

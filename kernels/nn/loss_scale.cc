@@ -1,0 +1,14 @@
+#include <troupe/kernels/nn/loss_scale.h>
+
+namespace troupe::nn {
+
+void unscale(const Pass& pass, const LayerSpec& layer, Tensor& gradient) {
+  if (pass.loss_scale == 1) return;
+  for (const ParamSpec& param : layer.params) {
+    if (param.kind == ParamKind::statistic) continue;
+    Tensor part = gradient.view(param.offset, param.shape);
+    pass.ops.scale(pass.stream, 1 / pass.loss_scale, part);
+  }
+}
+
+}  // namespace troupe::nn
