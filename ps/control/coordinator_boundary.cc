@@ -61,7 +61,7 @@ void CoordinatorCore::next_duty(Effects& out) {
 
 void CoordinatorCore::begin_duty(Effects& out) {
   if (duties_.empty()) {
-    for (Slot& slot : slots_) slot.parked = slot.absent;
+    for (Slot& slot : slots_) slot.parked = slot.absent, slot.since = slot.next_step;
     phase_ = Phase::running;
     return;
   }
@@ -180,7 +180,7 @@ void CoordinatorCore::apply_change(Effects& out) {
   membership_.layout = std::make_shared<const Layout>(make_layout(options_.layers, policies, options_.layout));
   membership_.rebase = step;
   for (Slot& slot : slots_) {
-    slot.next_step = step;
+    slot.next_step = slot.since = step;
     slot.parked = slot.absent;
   }
   verdicts_.clear();

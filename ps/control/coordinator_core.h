@@ -160,10 +160,11 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    Step since = 0;                         ///< Work::since
     std::set<Step> repeated;                ///< in the reports, and done again for another stage's sake
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.repeated);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.since, x.repeated);
     }
   };
 
