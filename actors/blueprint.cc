@@ -16,6 +16,7 @@
 #include <troupe/ps/control/replicated_store.h>
 #include <troupe/ps/pipeline/balance.h>
 #include <troupe/ps/pipeline/configured.h>
+#include <troupe/ps/pipeline/pieces.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/wire/codec.h>
 
@@ -118,25 +119,35 @@ Status Blueprint::choose_stages() {
   const ps::ParallelSection& p = config_.parallel;
   auto schedule = ps::running_schedule(p);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
-  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts);
+  auto costs = layer_costs();
+  if (!costs) return tl::unexpected<Error>(costs.error());
+  auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts, *costs);
   if (!plan) return tl::unexpected<Error>(plan.error());
-  for (const ps::TiedLayer& tied : plan->tied) {
-    const std::string& name = coordinator_.layers[tied.layer].name;
-    if (coordinator_.policies[tied.layer].mode == ps::Mode::all_reduce)
-      return fail(ErrorKind::invalid, cat("layer ", name, " is all_reduce, but another stage uses its weights as well (model.tied), "
-                                          "and reads them from the servers: give it another mode ([[update]] layers = \"", name,
-                                          "\", mode = \"sync\"), or set model.tied = false"));
-  }
+  if (p.asynchronous() && !plan->tied.empty())
+    return fail(ErrorKind::invalid,
+                cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages (model.tied), and "
+                    "parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set "
+                    "model.tied = false, or use another schedule"));
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;
   stage_.activations = ps::storage_type(config_.precision);
   coordinator_.layout.stages = stage_.plan.schedule->stages;
   coordinator_.layout.stage_of = stage_.plan.stage_of();
-  coordinator_.judge_stages = [model = model_, plan = stage_.plan](const std::vector<double>& seconds) {
-    return ps::imbalance(*model, plan, seconds);
+  coordinator_.judge_stages = [costs = std::move(*costs), plan = stage_.plan](const std::vector<double>& seconds) {
+    return ps::imbalance(costs, plan, seconds);
   };
   return {};
+}
+
+Result<std::vector<ps::LayerCost>> Blueprint::layer_costs() const {
+  const std::string& file = config_.parallel.profile;
+  if (file.empty()) return ps::estimated_costs(*model_);
+  const auto profile = ps::read_profile_csv(file);
+  if (!profile) return tl::unexpected<Error>(profile.error());
+  auto costs = ps::measured_costs(*model_, *profile);
+  if (!costs) return fail(cat(file, " (", sources_.of("parallel.profile"), ")"), costs.error());
+  return costs;
 }
 
 ClusterParts Blueprint::parts() const {
@@ -155,6 +166,9 @@ ClusterParts Blueprint::parts() const {
   parts.reduce_threads =
       static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  if (seats_->backend()->kind() != DeviceKind::cpu)
+    parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
+                                optimizer_options_};
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.

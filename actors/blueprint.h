@@ -41,6 +41,7 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   Status load_weights();
   Status choose();
   Status choose_stages();
+  Result<std::vector<ps::LayerCost>> layer_costs() const;
   std::unique_ptr<StageSource> stage_source(ps::WorkerId worker) const;
   std::unique_ptr<GradientSource> source(ps::WorkerId worker) const;
 

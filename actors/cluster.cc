@@ -93,8 +93,9 @@ NodeActor spawn_local_node(caf::actor_system& system, ClusterParts parts) {
   node.coordinator = parts.coordinator.self;
   node.transport = parts.transport;
   node.retry_interval = parts.retry_interval;
-  node.spawn = [workshop = std::make_shared<Workshop>(system, std::move(parts))](const ps::Spawn& order) {
-    return workshop->make(order);
+  node.spawn = [workshop = std::make_shared<Workshop>(system, std::move(parts))](const ps::Spawn& order,
+                                                                                   ps::Generation since) {
+    return workshop->make(order, since);
   };
   return spawn_node(system, std::move(node));
 }

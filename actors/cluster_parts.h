@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <troupe/actors/all_reducer.h>
+#include <troupe/kernels/backend/backend.h>
 #include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/nn/stage_source.h>
@@ -36,6 +37,14 @@ struct SlowDown {
   std::chrono::microseconds extra{0};   ///< and this much longer
 };
 
+/// Devices that workers compute on, each on its own: where all_reduce layers are summed and updated. A worker's source then
+/// takes weights on its device, too, and leaves the gradients of those layers there, as nn::ModelSource does.
+struct DeviceParts {
+  std::shared_ptr<Backend> backend;                   ///< that has ops::UpdateOps
+  std::function<Result<int>(ps::WorkerId)> seat;      ///< which device a worker's source is on
+  ps::OptimizerOptions optimizer;                     ///< what ClusterParts::optimizer was made of
+};
+
 /// Everything a run is made of and touches. Whoever embeds Troupe replaces what they have their own of; what
 /// is left empty gets the default in brackets.
 struct ClusterParts {
@@ -58,13 +67,14 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "reduce", "all_reduce", "collective", "log" or "checkpoint"; they finish
+  /// Queues for long work. `use` is "compute", "reduce", "collective", "log" or "checkpoint"; they finish
   /// as make_actor_queue's do. [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
-  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own. [a LocalGroup, which holds
-  /// one copy for all]
+  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own in host memory. [`devices`,
+  /// where there are some, else a LocalGroup, which holds one copy for all]
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
+  std::optional<DeviceParts> devices;   ///< [workers compute on the CPU]
   int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
   int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]

@@ -1,75 +1,199 @@
 #include <troupe/actors/device_reducer.h>
 
-#include <troupe/actors/local_update.h>
+#include <stdexcept>
+
 #include <troupe/actors/measure.h>
 
 namespace troupe {
 namespace {
 
+using Joined = std::shared_ptr<Communicator>;
+
+// Views begin on cache lines, so that kernels read and write them in wide pieces.
+int64_t padded(int64_t count) {
+  constexpr int64_t kLineElements = 16;
+  return (count + kLineElements - 1) / kLineElements * kLineElements;
+}
+
+/// What the queue's tasks share, and they alone use.
 struct Shared {
   DeviceReducerParts parts;
+  Joined group;  ///< once joined
 
-  ApplyDone applied(const ps::ApplyLocal& task, const Tensor& sum) const {
-    const Span span(parts.track, "apply", task.step, {"layer", task.layer});
-    Tensor values = Tensor::empty(task.local.values.shape());
-    update_range(*parts.optimizer, parts.layers[task.layer], task, {&sum, 1}, 0, sum.count(), values);
-    return {task.step, {{task.layer, after_update(task, std::move(values))}}};
+  Status join() {
+    if (group) return {};
+    auto joined = parts.join();
+    if (!joined) return tl::unexpected<Error>(joined.error());
+    group = std::move(*joined);
+    return {};
   }
 
-  TaskDone after(const ps::Reduce& task, Tensor sum) const {
-    if (task.apply) return applied(*task.apply, sum);
-    const Span span(parts.track, "measure", task.step, {"layer", task.layer});
-    Stream stream;
-    const auto [squares, finite] = measure(stream, parts.layers[task.layer], sum, parts.norm);
-    return ReduceDone{task.step, task.layer, std::move(sum), squares, finite};
+  Stream& stream() const { return *group->stream(); }
+
+  Tensor empty(Shape shape, const std::string& use) const {
+    try {
+      return stream().empty(shape);
+    } catch (const std::bad_alloc& e) {
+      throw std::runtime_error(cat("no memory for ", use, ": ", e.what()));
+    }
+  }
+
+  Tensor copy(const Tensor& from, const std::string& use) const {
+    Tensor to = empty(from.shape(), use);
+    stream().copy(from, to);
+    return to;
+  }
+
+  Tensor on_device(const Tensor& values, const std::string& use) const {
+    return values.device() == stream().device() ? values : copy(values, use);
+  }
+
+  std::string state_of(ps::LayerId layer) const {
+    return cat("parameters and optimizer state of layer ", parts.layers[layer].name);
+  }
+
+  /// The sums of the bucket's gradients, one a task: views of one piece of memory.
+  Result<std::vector<Tensor>> sums(const ps::Bucket& bucket) {
+    TROUPE_TRY(join());
+    int64_t total = 0;
+    for (const ps::Reduce& task : bucket) total += padded(task.gradient.count());
+    Tensor packed = empty({total}, cat("a bucket of ", total, " gradients from layer ",
+                                       parts.layers[bucket.front().layer].name, " on"));
+    std::vector<Tensor> views;
+    int64_t at = 0;
+    for (const ps::Reduce& task : bucket) {
+      views.push_back(packed.view(at, {task.gradient.count()}));
+      stream().copy(task.gradient, views.back());
+      at += padded(task.gradient.count());
+    }
+    TROUPE_TRY(group->all_reduce(packed, packed));
+    return views;
+  }
+
+  /// Submits the step; a running step may read the old values.
+  ps::SliceState updated(const ps::ApplyLocal& task, const Tensor& sum) const {
+    ps::SliceState after = task.local;
+    after.values = copy(task.local.values, state_of(task.layer));
+    for (Tensor& state : after.state) state = on_device(state, state_of(task.layer));
+    parts.optimizer.apply(stream(), parts.layers[task.layer],
+                          {sum, after.values, after.state, task.gradient_scale, task.clip_scale, task.schedule_step,
+                           task.local.updates});
+    ++after.updates;
+    return after;
+  }
+
+  Status reduce(const ps::Bucket& bucket, const Reducer::Report& report) {
+    const ps::Step step = bucket.front().step;
+    const Span span(parts.track, "reduce", step, {"layer", bucket.front().layer});
+    auto summed = sums(bucket);
+    if (!summed) return tl::unexpected<Error>(summed.error());
+    ApplyDone applied{step, {}};
+    std::vector<ReduceDone> reduced;
+    for (size_t i = 0; i < bucket.size(); ++i) {
+      const ps::Reduce& task = bucket[i];
+      const Tensor& sum = (*summed)[i];
+      if (task.apply) {
+        applied.layers.emplace_back(task.layer, updated(*task.apply, sum));
+        continue;
+      }
+      const auto [squares, finite] =
+          measure(stream(), parts.backend->ops(), parts.layers[task.layer], sum, parts.norm);
+      reduced.push_back({step, task.layer, sum, squares, finite});
+    }
+    TROUPE_TRY(stream().wait());
+    for (ReduceDone& done : reduced) report(std::move(done));
+    if (!applied.layers.empty()) report(std::move(applied));
+    return {};
+  }
+
+  Status apply(const ps::ApplyLocal& task, const Reducer::Report& report) {
+    const Span span(parts.track, "apply", task.step, {"layer", task.layer});
+    TROUPE_TRY(join());
+    ApplyDone applied{task.step, {{task.layer, updated(task, on_device(task.gradient, state_of(task.layer)))}}};
+    TROUPE_TRY(stream().wait());
+    report(std::move(applied));
+    return {};
+  }
+
+  Status fetch(const ps::Fetch& task, const Reducer::Report& report) {
+    TROUPE_TRY(join());
+    const auto in_host_memory = [this](Tensor& values) {
+      Tensor host = empty_on_host(*parts.backend, values.shape());
+      stream().copy(values, host);
+      values = std::move(host);
+    };
+    FetchDone fetched{task.layers};
+    for (auto& [layer, local] : fetched.layers) {
+      in_host_memory(local.values);
+      for (Tensor& state : local.state) in_host_memory(state);
+    }
+    TROUPE_TRY(stream().wait());
+    report(std::move(fetched));
+    return {};
   }
 };
 
 class DeviceReducer final : public Reducer {
  public:
-  explicit DeviceReducer(DeviceReducerParts parts) : shared_(std::make_shared<Shared>(Shared{std::move(parts)})) {}
+  explicit DeviceReducer(DeviceReducerParts parts) : shared_(std::make_shared<Shared>(Shared{std::move(parts), {}})) {}
 
   void reduce(ps::Bucket bucket, Report report) override {
-    for (ps::Reduce& task : bucket) {
-      Tensor gradient = std::move(task.gradient);
-      const auto asked = shared_->parts.track.now();
-      shared_->parts.all_reducer->all_reduce(
-          std::move(gradient), [shared = shared_, task, report, asked](const Status& status, Tensor sum) {
-            const Track& track = shared->parts.track;
-            if (track.wants(task.step))
-              track.record({.name = "reduce", .begin = asked, .end = track.now(),
-                            .args = {{{"step", task.step}, {"layer", task.layer}}}});
-            if (status) return guarded(report, [&] { return shared->after(task, std::move(sum)); });
-            // Cancelled: another worker of the group ended, and the coordinator hears of that one.
-            if (status.error().kind == ErrorKind::cancelled) return;
-            report(TaskFailed{cat("all-reduce of layer ", task.layer, " in step ", task.step, ": ",
-                                  status.error().message)});
-          });
+    const std::string what = cat("all-reduce of ", bucket.size(), " layers from ",
+                                 shared_->parts.layers[bucket.front().layer].name, " on in step ", bucket.front().step);
+    submit(what, std::move(report), [bucket = std::move(bucket)](Shared& shared, const Report& report) {
+      return shared.reduce(bucket, report);
+    });
+  }
+  void apply(ps::ApplyLocal task, Report report) override {
+    const std::string what = cat("update of layer ", shared_->parts.layers[task.layer].name, " in step ", task.step);
+    submit(what, std::move(report), [task = std::move(task)](Shared& shared, const Report& report) {
+      return shared.apply(task, report);
+    });
+  }
+  void fetch(ps::Fetch task, Report report) override {
+    submit("bringing all_reduce layers home", std::move(report),
+           [task = std::move(task)](Shared& shared, const Report& report) { return shared.fetch(task, report); });
+  }
+
+  std::pair<double, bool> measure(ps::LayerId layer, const Tensor& gradient) override {
+    const DeviceReducerParts& parts = shared_->parts;
+    if (!measuring_) {
+      StreamOptions options;
+      options.device = parts.device;
+      auto made = parts.backend->make_stream(options);
+      if (!made) throw std::runtime_error(made.error().message);
+      measuring_ = std::move(*made);
+    }
+    try {
+      return troupe::measure(*measuring_, parts.backend->ops(), parts.layers[layer], gradient, parts.norm);
+    } catch (const std::bad_alloc& e) {
+      throw std::runtime_error(
+          cat("no memory for measuring the gradient of layer ", parts.layers[layer].name, ": ", e.what()));
     }
   }
 
-  void apply(ps::ApplyLocal task, Report report) override {
-    if (!queue_) queue_ = shared_->parts.make_queue();
-    queue_->submit([shared = shared_, task = std::move(task), report] {
-      guarded(report, [&] { return shared->applied(task, task.gradient); });
+  void abort(const std::string& reason) override { shared_->parts.abort(reason); }
+
+ private:
+  template <class Work>
+  void submit(std::string what, Report report, Work work) {
+    shared_->parts.queue->submit([shared = shared_, what = std::move(what), report = std::move(report),
+                                  work = std::move(work)] {
+      Status status;
+      try {
+        status = work(*shared, report);
+      } catch (const std::exception& e) {
+        status = fail(ErrorKind::failed, e.what());
+      }
+      // Cancelled: another worker of the group ended, and the coordinator hears of that one.
+      if (status || status.error().kind == ErrorKind::cancelled) return;
+      shared->parts.abort(cat(what, " failed on another worker: ", status.error().message));
+      report(TaskFailed{cat(what, ": ", status.error().message)});
     });
   }
 
-  void abort(const std::string& reason) override { shared_->parts.all_reducer->abort(reason); }
-
- private:
-  // The optimizer comes from outside and may throw.
-  template <class Work>
-  static void guarded(const Report& report, const Work& work) {
-    try {
-      report(work());
-    } catch (const std::exception& e) {
-      report(TaskFailed{e.what()});
-    }
-  }
-
-  std::shared_ptr<const Shared> shared_;
-  std::shared_ptr<Executor> queue_;
+  std::shared_ptr<Shared> shared_;
+  std::unique_ptr<Stream> measuring_;  ///< the compute queue's
 };
 
 }  // namespace

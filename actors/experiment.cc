@@ -232,6 +232,11 @@ void Experiment::Impl::choose_folders() {
     const std::string parent = logs.empty() ? folder_path + "/updates" : logs;
     logs = cat(std::filesystem::absolute(parent).lexically_normal().string(), '/', options.stamp);
   }
+  // All processes cut alike, and only this one needs the file.
+  if (told.parallel.stages > 1 && !told.parallel.profile.empty()) {
+    told.parallel.cuts = parts.stage.plan.counts();
+    told.parallel.profile.clear();
+  }
   std::string& traces = told.metrics.trace_folder;
   if (told.metrics.trace) traces = std::filesystem::absolute(traces.empty() ? folder_path : traces).lexically_normal();
   Blueprint::keep_promises(parts, told, options.spread.has_value());

@@ -92,7 +92,7 @@ struct LocalGroup::Round {
         continue;
       }
       Stream stream;
-      const auto [squares, finite] = measure(stream, layer(task), results[t], options.norm);
+      const auto [squares, finite] = measure(stream, ops::cpu_ops(), layer(task), results[t], options.norm);
       report(ReduceDone{task.step, task.layer, results[t], squares, finite});
     }
     if (!applied.layers.empty()) report(std::move(applied));

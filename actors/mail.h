@@ -49,10 +49,15 @@ struct ApplyDone {
   ps::Step step = 0;
   std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
 };
+/// What Fetch asked for.
+struct FetchDone {
+  std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
+};
 /// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {
   ps::StageTask task;
   Tensor output;
+  StepStats stats;
   double compute_s = 0;
 };
 /// A layer's sum over the micro-batches of a stage.
@@ -64,8 +69,8 @@ struct StageSum {
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, StageTaskDone, StageSum,
-                              TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, StageTaskDone,
+                              StageSum, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it
@@ -102,7 +107,8 @@ using ControlPtr = std::shared_ptr<const Control>;
 /// What a node made of the run's config, and how it makes actors now.
 struct Prepared {
   ps::Ready ready;
-  std::function<caf::actor(const ps::Spawn&)> spawn;
+  /// Under the generation of the order.
+  std::function<caf::actor(const ps::Spawn&, ps::Generation)> spawn;
 };
 /// What a process tells its node: it is prepared (or why it cannot be), or wants to leave the run.
 struct PrepareDone {

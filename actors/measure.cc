@@ -1,20 +1,37 @@
 #include <troupe/actors/measure.h>
 
-#include <troupe/kernels/ops/ops.h>
+#include <stdexcept>
 
 namespace troupe {
+namespace {
 
-std::pair<double, bool> measure(Stream& stream, const LayerSpec& layer, const Tensor& gradient, bool norm) {
-  Tensor result = Tensor::empty({1}, DType::f64);
-  ops::cpu_ops().count_non_finite(stream, gradient, result);
-  const bool finite = result.data<double>()[0] == 0;
-  double squares = 0;
-  for (const ParamSpec& param : layer.params) {
-    if (!norm || param.kind == ParamKind::statistic) continue;
-    ops::cpu_ops().sum_of_squares(stream, gradient.view(param.offset, param.shape), result);
-    squares += result.data<double>()[0];
+Tensor in_host_memory(Stream& stream, const Tensor& numbers) {
+  if (numbers.device().kind == DeviceKind::cpu) return numbers;
+  Tensor host = Tensor::empty(numbers.shape(), numbers.dtype());
+  stream.copy(numbers, host);
+  if (const Status status = stream.wait(); !status) throw std::runtime_error(status.error().message);
+  return host;
+}
+
+}  // namespace
+
+std::pair<double, bool> measure(Stream& stream, const ops::Ops& ops, const LayerSpec& layer, const Tensor& gradient,
+                                bool norm) {
+  const auto params = static_cast<int64_t>(norm ? layer.params.size() : 0);
+  Tensor results = stream.empty({1 + params}, DType::f64);
+  Tensor count = results.view(params, {1});
+  ops.count_non_finite(stream, gradient, count);
+  for (int64_t i = 0; i < params; ++i) {
+    const ParamSpec& param = layer.params[static_cast<size_t>(i)];
+    if (param.kind == ParamKind::statistic) continue;
+    Tensor squares = results.view(i, {1});
+    ops.sum_of_squares(stream, gradient.view(param.offset, param.shape), squares);
   }
-  return {squares, finite};
+  const Tensor numbers = in_host_memory(stream, results);
+  double squares = 0;
+  for (int64_t i = 0; i < params; ++i)
+    if (layer.params[static_cast<size_t>(i)].kind != ParamKind::statistic) squares += numbers.data<double>()[i];
+  return {squares, numbers.data<double>()[params] == 0};
 }
 
 }  // namespace troupe

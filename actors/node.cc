@@ -72,7 +72,7 @@ void end(Self self, Status how) {
 void start(Self self, const ps::Spawn& order) {
   if (!self->state.spawned.insert(order.who).second) return;
   try {
-    const caf::actor child = self->state.parts.spawn(order);
+    const caf::actor child = self->state.parts.spawn(order, self->state.generation);
     // A server that takes over is the actor that was its replica, and is watched already.
     if (!self->state.watched.count(child.address())) self->monitor(child);
     self->state.watched[child.address()] = order.who;

@@ -24,7 +24,8 @@ struct JoinParts {
 struct NodeParts {
   ps::Endpoint self{ps::Role::node, 0, 1};            ///< with `join`: index kUnassigned, incarnation random
   ps::Endpoint coordinator{ps::Role::coordinator, 0, 1};
-  std::function<caf::actor(const ps::Spawn&)> spawn;  ///< makes the actor of a slot; with `join`, prepare gives it
+  /// Makes the actor of a slot, which heeds no coordinator of an older generation; with `join`, prepare gives it.
+  std::function<caf::actor(const ps::Spawn&, ps::Generation)> spawn;
   std::shared_ptr<ps::Transport> transport;
   std::chrono::milliseconds retry_interval{0};        ///< 0: never
   std::optional<JoinParts> join;                      ///< none: a member from the start, in the coordinator's process

@@ -38,8 +38,9 @@ Result<Prepared> NodeRun::Impl::prepare(const NodeRunParts& parts, const ps::Wel
   const ps::CoordinatorOptions& c = made->coordinator;
   Prepared prepared;
   prepared.ready = {c.layers, c.dealer.train_samples, c.test_samples, parts.config_hash};
-  prepared.spawn = [workshop = std::make_shared<Workshop>(system, std::move(*made))](const ps::Spawn& order) {
-    return workshop->make(order);
+  prepared.spawn = [workshop = std::make_shared<Workshop>(system, std::move(*made))](const ps::Spawn& order,
+                                                                                              ps::Generation since) {
+    return workshop->make(order, since);
   };
   return prepared;
 } catch (const std::exception& e) {

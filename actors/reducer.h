@@ -2,8 +2,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <troupe/actors/mail.h>
+#include <troupe/kernels/base/check.h>
 #include <troupe/kernels/base/trace.h>
 
 namespace troupe {
@@ -20,6 +22,15 @@ class Reducer {
   virtual void reduce(ps::Bucket bucket, Report report) = 0;
   /// One optimizer step with a sum: ApplyDone.
   virtual void apply(ps::ApplyLocal task, Report report) = 0;
+  /// Of a gradient that lies on the device of this end: the sum of squares that clipping wants (0 unless it does), and
+  /// whether all elements are finite. From the compute queue, where it waits; what failed on the device is thrown.
+  virtual std::pair<double, bool> measure(ps::LayerId layer, const Tensor& gradient) {
+    TROUPE_CHECK(false, "a gradient of layer ", layer, " on device ", gradient.device().index, " of a group of the CPU");
+  }
+  /// Layers on the device into host memory: FetchDone. Those that reduce in host memory are never asked.
+  virtual void fetch(ps::Fetch task, Report report) {
+    TROUPE_CHECK(!report, task.layers.size(), " layers on a device, of a group of the CPU");
+  }
   /// The compute queue has done its backward pass: it may work on what is to be reduced.
   virtual void help() {}
   /// Nothing more is reported to anybody; for a worker that ends, whom the others cannot do without.

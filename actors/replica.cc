@@ -29,10 +29,9 @@ void carry(Self self, ps::Outbox outbox) {
 void take(Self self, const ps::EnvelopePtr& envelope) {
   if (self->state.serving) {
     if (!self->state.serving->take(envelope, caf::actor_cast<caf::actor>(self))) self->quit();
-  } else if (std::holds_alternative<ps::Finish>(envelope->body)) {
-    self->quit();
   } else {
     carry(self, self->state.core->handle(*envelope));
+    if (self->state.core->finished()) self->quit();
   }
 }
 
@@ -47,6 +46,7 @@ void begin_serving(Self self, const ps::Endpoint& server) {
     return;
   }
   parts.shard = std::move(*shard);
+  parts.since = state.core->generation();
   state.serving = std::make_unique<Serving>(std::move(parts));
 }
 

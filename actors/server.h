@@ -14,6 +14,7 @@ struct ServerParts {
   ps::ShardOptions options;
   std::unique_ptr<ps::Shard> shard;
   std::shared_ptr<ps::ShardStore> store;  ///< the shard's
+  ps::Generation since = 0;               ///< of the order to start it: no coordinator of an older one is heeded
   std::shared_ptr<ps::Transport> transport;
   std::chrono::milliseconds retry_interval{0};  ///< 0: never
   /// Makes the queue for the store's commits, this server's alone, when the first is needed; null: commits are made on

@@ -5,7 +5,9 @@
 namespace troupe {
 
 Serving::Serving(ServerParts parts)
-    : parts_(std::move(parts)), core_(parts_.options, std::move(parts_.shard), parts_.store) {}
+    : parts_(std::move(parts)),
+      core_(parts_.options, std::move(parts_.shard), parts_.store),
+      generation_(parts_.since) {}
 
 Serving::~Serving() { parts_.transport->detach(parts_.options.self); }
 

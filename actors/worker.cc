@@ -133,7 +133,7 @@ void run(Self self, const ps::Prepare& task) {
 void run(Self self, const ps::Forward& task) {
   if (self->state.stage) return;  // begins when all weights are there
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report&) {
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report&) {
            Span span(computer->track, "forward", task.work.step, {"first", static_cast<int64_t>(task.first)});
            span.event.args[2] = {"last", static_cast<int64_t>(task.last)};
            const auto begin = Clock::now();
@@ -157,8 +157,7 @@ class Outlet {
   void take(size_t index, Tensor gradient) {
     const auto layer = static_cast<ps::LayerId>(index);
     const Span span(computer_.track, "gradient ready", step_, {"layer", layer});
-    const auto [squares, finite] =
-        measure(computer_.stream, computer_.source->layers()[index], gradient, computer_.measure_norm);
+    const auto [squares, finite] = measured(layer, gradient);
     finite_ = finite_ && finite;
     if (!finite_ || !filler_.take(layer, gradient))
       return report_(GradientDone{step_, layer, std::move(gradient), squares, finite});
@@ -167,6 +166,12 @@ class Outlet {
   }
 
  private:
+  std::pair<double, bool> measured(ps::LayerId layer, const Tensor& gradient) {
+    if (gradient.device().kind != DeviceKind::cpu) return reducer_->measure(layer, gradient);
+    return measure(computer_.stream, ops::cpu_ops(), computer_.source->layers()[layer], gradient,
+                   computer_.measure_norm);
+  }
+
   Computer& computer_;
   ps::Step step_;
   ps::BucketFiller filler_;
@@ -176,10 +181,10 @@ class Outlet {
 };
 
 void run(Self self, const ps::Backward& task) {
-  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
   if (!task.buckets.empty()) reducer_of(self);
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights(),
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work),
           reducer = self->state.reducer](const Report& report) {
            Computer& c = *computer;
            const ps::Step step = task.work.step;
@@ -208,9 +213,9 @@ void run(Self self, const ps::Backward& task) {
 }
 
 void run(Self self, const ps::Evaluate& task) {
-  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report& report) {
            const Span span(computer->track, "evaluate", task.work.step);
            const auto begin = Clock::now();
            std::vector<uint32_t> samples(static_cast<size_t>(task.work.range.count));
@@ -224,6 +229,8 @@ void run(Self self, const ps::Evaluate& task) {
 void run(Self self, const ps::Bucket& bucket) { reducer_of(self).reduce(bucket, reporter(self)); }
 
 void run(Self self, const ps::ApplyLocal& task) { reducer_of(self).apply(task, reporter(self)); }
+
+void run(Self self, const ps::Fetch& task) { reducer_of(self).fetch(task, reporter(self)); }
 
 // ---- the actor -------------------------------------------------------------------------------------------
 
@@ -250,6 +257,7 @@ struct TaskHandler {
   void operator()(const ApplyDone& d) const {
     for (const auto& [layer, local] : d.layers) carry(self, core().applied_locally(d.step, layer, local));
   }
+  void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }

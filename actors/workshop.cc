@@ -4,13 +4,50 @@
 
 #include <troupe/actors/actor_queue.h>
 #include <troupe/actors/device_reducer.h>
+#include <troupe/actors/own_copy_reducer.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
-#include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/pipeline/measured.h>
 #include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
+
+namespace {
+
+std::shared_ptr<Reducer> own_copy_reducer(const ClusterParts& parts, const ps::Endpoint& who) {
+  OwnCopyReducerParts own;
+  own.all_reducer = parts.all_reducer(who.index);
+  own.make_queue = [executor = parts.executor, who] { return executor(who, "collective"); };
+  own.layers = parts.coordinator.layers;
+  own.optimizer = parts.optimizer;
+  own.norm = parts.coordinator.clip_norm > 0;
+  if (parts.trace) own.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_own_copy_reducer(std::move(own));
+}
+
+int device_of(const ClusterParts& parts, ps::WorkerId worker) {
+  const auto device = parts.devices->seat(worker);
+  if (!device) throw std::runtime_error(device.error().message);
+  return *device;
+}
+
+std::shared_ptr<Reducer> device_reducer(const ClusterParts& parts, const ps::Endpoint& who,
+                                        std::shared_ptr<DeviceGroup> group) {
+  const DeviceParts& devices = *parts.devices;
+  DeviceReducerParts device{.backend = devices.backend,
+                            .device = device_of(parts, who.index),
+                            .join = [group, rank = who.index] { return group->join(rank); },
+                            .abort = [group](const std::string& reason) { group->abort(reason); },
+                            .queue = parts.executor(who, "collective"),
+                            .layers = parts.coordinator.layers,
+                            .optimizer = {devices.optimizer, *devices.backend->update_ops()},
+                            .norm = parts.coordinator.clip_norm > 0,
+                            .track = {}};
+  if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_device_reducer(std::move(device));
+}
+
+}  // namespace
 
 void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
   if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
@@ -40,17 +77,18 @@ Workshop::Workshop(caf::actor_system& system, ClusterParts parts) : system_(syst
   fill_defaults(system_, parts_);
 }
 
-caf::actor Workshop::make(const ps::Spawn& order) {
+caf::actor Workshop::make(const ps::Spawn& order, ps::Generation since) {
   switch (order.who.role) {
-    case ps::Role::server: return order.takes_over ? successor(order.who, *order.takes_over) : server(order);
-    case ps::Role::replica: return replica(order.who);
-    case ps::Role::worker: return worker(order.who);
+    case ps::Role::server: return order.takes_over ? successor(order.who, *order.takes_over) : server(order, since);
+    case ps::Role::replica: return replica(order.who, since);
+    case ps::Role::worker: return worker(order.who, since);
     default: throw std::runtime_error(cat("a node starts no ", order.who));
   }
 }
 
-ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
+ServerParts Workshop::server_parts(const ps::Endpoint& who, ps::Generation since) const {
   ServerParts server;
+  server.since = since;
   server.options.self = who;
   server.options.coordinator = parts_.coordinator.self;
   server.options.optimizer = parts_.optimizer;
@@ -65,9 +103,9 @@ ServerParts Workshop::server_parts(const ps::Endpoint& who) const {
   return server;
 }
 
-caf::actor Workshop::server(const ps::Spawn& order) {
+caf::actor Workshop::server(const ps::Spawn& order, ps::Generation since) {
   const ps::Endpoint& who = order.who;
-  ServerParts server = server_parts(who);
+  ServerParts server = server_parts(who, since);
   if (order.image) {
     auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
     if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
@@ -84,14 +122,15 @@ caf::actor Workshop::server(const ps::Spawn& order) {
   return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
 }
 
-caf::actor Workshop::replica(const ps::Endpoint& who) {
+caf::actor Workshop::replica(const ps::Endpoint& who, ps::Generation since) {
   ReplicaParts replica;
   replica.options.self = who;
-  replica.options.shard = server_parts({ps::Role::server, who.index, 1}).options;
+  replica.options.since = since;
+  replica.options.shard = server_parts({ps::Role::server, who.index, 1}, since).options;
   replica.options.initial = parts_.initial;
   replica.transport = parts_.transport;
   replica.retry_interval = parts_.retry_interval;
-  replica.successor = [this](const ps::Endpoint& server) { return server_parts(server); };
+  replica.successor = [this, since](const ps::Endpoint& server) { return server_parts(server, since); };
   const ServerActor actor = spawn_replica(system_, std::move(replica));
   replicas_[who] = actor;
   return caf::actor_cast<caf::actor>(actor);
@@ -106,12 +145,13 @@ caf::actor Workshop::successor(const ps::Endpoint& who, const ps::Endpoint& repl
   return caf::actor_cast<caf::actor>(actor);
 }
 
-caf::actor Workshop::worker(const ps::Endpoint& who) {
+caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
   const std::shared_ptr<GradientSource> source = parts_.source(who.index);
   check_layers(who, *source);
   ps::WorkerOptions options;
   options.self = who;
   options.coordinator = parts_.coordinator.self;
+  options.since = since;
   options.clip_norm = parts_.coordinator.clip_norm;
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
   options.bucket_bytes = parts_.bucket_bytes;
@@ -130,6 +170,7 @@ caf::actor Workshop::worker(const ps::Endpoint& who) {
     worker.stage = StageParts{};
     worker.stage->track = worker.compute_track;
     worker.stage->options = parts_.stage;
+    worker.options.weight_lag = ps::weight_lag(*parts_.stage.plan.schedule, who.index % stages);
     worker.stage->source = parts_.stage_source(who.index);
     const uint32_t stages = parts_.coordinator.layout.stages;
     if (parts_.trace)
@@ -144,20 +185,19 @@ caf::actor Workshop::worker(const ps::Endpoint& who) {
 std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
                                                             Track track) {
   const uint32_t stages = parts_.coordinator.layout.stages;
-  if (!parts_.all_reducer)
-    return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {
-      return group->join(rank, compute, track);
-    };
-  return [parts = parts_, who] {
-    DeviceReducerParts device;
-    device.all_reducer = parts.all_reducer(who.index);
-    device.make_queue = [executor = parts.executor, who] { return executor(who, "collective"); };
-    device.layers = parts.coordinator.layers;
-    device.optimizer = parts.optimizer;
-    device.norm = parts.coordinator.clip_norm > 0;
-    if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
-    return make_device_reducer(std::move(device));
+  if (parts_.all_reducer) return [parts = parts_, who] { return own_copy_reducer(parts, who); };
+  if (parts_.devices)
+    return [parts = parts_, who, group = device_group()] { return device_reducer(parts, who, group); };
+  return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {
+    return group->join(rank, compute, track);
   };
+}
+
+std::shared_ptr<DeviceGroup> Workshop::device_group() {
+  if (!device_group_)
+    device_group_ = std::make_shared<DeviceGroup>(parts_.devices->backend, parts_.devices->seat,
+                                                  parts_.coordinator.dealer.worker_batch.size());
+  return device_group_;
 }
 
 std::shared_ptr<LocalGroup> Workshop::local_group(uint32_t stage) {

@@ -5,6 +5,7 @@
 #include <caf/all.hpp>
 
 #include <troupe/actors/cluster_parts.h>
+#include <troupe/actors/device_group.h>
 #include <troupe/actors/local_group.h>
 #include <troupe/actors/server.h>
 
@@ -17,25 +18,27 @@ class Workshop {
   Workshop(caf::actor_system& system, ClusterParts parts);
 
   /// A server, worker or replica for the slot that `order` names; a server that takes over is the actor that was its
-  /// replica. What the parts make may throw.
-  caf::actor make(const ps::Spawn& order);
+  /// replica. It heeds no coordinator of a generation before `since`. What the parts make may throw.
+  caf::actor make(const ps::Spawn& order, ps::Generation since);
 
   const ClusterParts& parts() const { return parts_; }
 
  private:
-  ServerParts server_parts(const ps::Endpoint& who) const;
-  caf::actor server(const ps::Spawn& order);
+  ServerParts server_parts(const ps::Endpoint& who, ps::Generation since) const;
+  caf::actor server(const ps::Spawn& order, ps::Generation since);
   caf::actor successor(const ps::Endpoint& who, const ps::Endpoint& replica);
-  caf::actor replica(const ps::Endpoint& who);
-  caf::actor worker(const ps::Endpoint& who);
+  caf::actor replica(const ps::Endpoint& who, ps::Generation since);
+  caf::actor worker(const ps::Endpoint& who, ps::Generation since);
   std::function<std::shared_ptr<Reducer>()> reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
                                                     Track track);
+  std::shared_ptr<DeviceGroup> device_group();
   std::shared_ptr<LocalGroup> local_group(uint32_t stage);
   void check_layers(const ps::Endpoint& who, const GradientSource& source) const;
 
   caf::actor_system& system_;
   ClusterParts parts_;
   std::map<uint32_t, std::shared_ptr<LocalGroup>> groups_;  ///< of the replicas' same stage
+  std::shared_ptr<DeviceGroup> device_group_;
   std::map<ps::Endpoint, ServerActor> replicas_;  ///< made here, and not taken over yet
 };
 

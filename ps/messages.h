@@ -124,6 +124,8 @@ struct Work {
   Step schedule_step = 0;
   int64_t step_samples = 0;  ///< of all workers together; known under lockstep, else this worker's
   SampleRange range;         ///< count may be 0: the step counts all the same
+  Step since = 0;            ///< nothing was under way in the replica when this step began, the newest of that kind: an
+                             ///< asynchronous pipeline reads no older version of its weights
   double loss_scale = 1;     ///< by which the step's loss is multiplied for the backward pass, of all workers alike
 };
 /// All pushes of that piece of work are acknowledged. Sent again until acknowledged itself.

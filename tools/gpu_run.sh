@@ -24,10 +24,12 @@ train() {
 measure() {
   printf 'Troupe on %s, %s\n' "$(hostname)" "$(date -u '+%Y-%m-%d %H:%M UTC')"
   nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv,noheader 2>&1
-  section 'tests that need a GPU'
-  start test_kernels --run_test=@gpu --log_level=test_suite --report_level=no --color_output=no 2>&1 |
-    grep -v '^Entering\|^Leaving\|; testing time' | tail -n 60
-  if ((PIPESTATUS[0] != 0)); then return 1; fi
+  for tests in test_kernels test_actors; do
+    section "tests that need a GPU ($tests)"
+    start "$tests" --run_test=@gpu --log_level=test_suite --report_level=no --color_output=no 2>&1 |
+      grep -v '^Entering\|^Leaving\|; testing time' | tail -n 60
+    if ((PIPESTATUS[0] != 0)); then return 1; fi
+  done
   for precision in f32 tf32; do
     section "matrix products ($precision)"
     start troupe bench gemm --device cuda --matmul "$precision" 2>&1

@@ -8,6 +8,7 @@
 #include <troupe/kernels/base/result.h>
 #include <troupe/kernels/collective/communicator.h>
 #include <troupe/kernels/ops/ops.h>
+#include <troupe/kernels/ops/update.h>
 #include <troupe/kernels/tensor/stream.h>
 
 namespace troupe {
@@ -45,6 +46,9 @@ class Backend {
   /// By index; never empty.
   virtual const std::vector<DeviceFacts>& devices() const = 0;
   virtual const ops::Ops& ops() const = 0;
+  /// Optimizer steps on parameters that live on a device of this backend. None of the CPU's: those are the servers' own
+  /// (ps/param/optimizers).
+  virtual const ops::UpdateOps* update_ops() const = 0;
 
   /// `invalid` for an index beyond the devices, `exhausted` where the device has no memory left for it.
   virtual Result<std::unique_ptr<Stream>> make_stream(const StreamOptions& options) = 0;

@@ -19,7 +19,7 @@ Part part_of(int64_t count, int rank, int size);
 /// One rank's end of a group that computes together. Every rank makes the same calls in the same order, with
 /// equal counts and dtypes (F32 or F64), and each call blocks until all ranks have made it: it belongs on the
 /// executor for communication, never in an actor. One thread at a time uses a communicator; `abort` may come
-/// from any thread.
+/// from any thread. Of `send` and `receive` the same holds for the two ranks that they join.
 ///
 /// Sums are taken in rank order, ((rank 0 + rank 1) + rank 2) ..., so all ranks hold the same bits, and the
 /// same as a serial loop would give, whoever came first. (NCCL's are the same on all ranks, in an order of its own.)
@@ -48,6 +48,16 @@ class Communicator {
   virtual Status all_gather(const Tensor& in, Tensor& out) = 0;
   /// values = `root`'s values.
   virtual Status broadcast(Tensor& values, int root) = 0;
+
+  /// `values` for rank `to`, who receives as many of that dtype. From one rank to another they come in order.
+  virtual Status send(const Tensor& values, int to) = 0;
+  virtual Status receive(Tensor& values, int from) = 0;
+
+  /// What is called from here on returns at once, and is done together by `end_group`, which returns the first failure;
+  /// the calls beside that one are done. So a rank may send and receive at once, as all ranks of a ring do. Tensors stay
+  /// as they are until then. Groups do not nest.
+  virtual void begin_group() = 0;
+  virtual Status end_group() = 0;
 
   /// Every waiting or later call of every rank returns an error with this reason instead of hanging. The
   /// first reason stays. A group that was aborted cannot be used again.

@@ -80,13 +80,15 @@ void work(const std::vector<Call>& calls, int rank) {
     case CollectiveOperation::broadcast:
       return copy(calls[static_cast<size_t>(mine.root)].in, mine.out,
                   static_cast<size_t>(mine.count) * sizeof(T));
+    case CollectiveOperation::send:
+    case CollectiveOperation::receive: return;  // joins two ranks
   }
 }
 
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<CallTable> table, int rank) : table_(std::move(table)), rank_(rank) {}
-  ~ThreadCommunicator() override { table_->barrier.abort(cat("rank ", rank_, " left the group")); }
+  ~ThreadCommunicator() override { table_->abort(cat("rank ", rank_, " left the group")); }
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(table_->calls.size()); }
@@ -97,12 +99,62 @@ class ThreadCommunicator final : public Communicator {
   }
   Status all_gather(const Tensor& in, Tensor& out) override { return call(all_gather_call(in, out, rank_, size())); }
   Status broadcast(Tensor& values, int root) override { return call(broadcast_call(values, root, size())); }
+  Status send(const Tensor& values, int to) override { return call(send_call(values, to, rank_, size())); }
+  Status receive(Tensor& values, int from) override { return call(receive_call(values, from, rank_, size())); }
 
-  void abort(const std::string& reason) override { table_->barrier.abort(reason); }
+  void begin_group() override { group_.begin(); }
+  // Offers first and answers last: whoever waits for one of ours while we wait for another has it.
+  Status end_group() override {
+    Status first;
+    const auto keep = [&first](const Status& status) {
+      if (first && !status) first = status;
+    };
+    const std::vector<Call> calls = group_.end();
+    std::vector<std::pair<const Call*, uint64_t>> offers;
+    for (const Call& call : calls) {
+      if (call.operation != CollectiveOperation::send) continue;
+      if (const Status fit = check_own(call, rank_); fit) offers.emplace_back(&call, offer(call));
+      else keep(fit);
+    }
+    for (const Call& call : calls)
+      if (!is_pair(call)) keep(together(call));
+    for (const Call& call : calls)
+      if (call.operation == CollectiveOperation::receive) keep(take(call));
+    for (const auto& [call, number] : offers) keep(table_->pairs.settled(rank_, call->root, number));
+    return first;
+  }
+
+  void abort(const std::string& reason) override { table_->abort(reason); }
 
  private:
-  // The second barrier cannot be aborted: others read and write this rank's tensors until all have met.
   Status call(Call call) {
+    if (group_.open()) {
+      group_.add(std::move(call));
+      return {};
+    }
+    if (!is_pair(call)) return together(std::move(call));
+    if (call.operation == CollectiveOperation::receive) return take(call);
+    TROUPE_TRY(check_own(call, rank_));
+    return table_->pairs.settled(rank_, call.root, offer(call));
+  }
+
+  uint64_t offer(const Call& call) {
+    return table_->pairs.offer(rank_, call.root, {call.dtype, call.count, call.in});
+  }
+
+  Status take(const Call& call) {
+    TROUPE_TRY(check_own(call, rank_));
+    auto offer = table_->pairs.take(call.root, rank_);
+    if (!offer) return tl::unexpected<Error>(offer.error());
+    std::string mistake = pair_mistake(*offer, call, rank_);
+    if (mistake.empty()) copy(offer->bytes, call.out, static_cast<size_t>(call.count) * size_of(call.dtype));
+    table_->pairs.answer(call.root, rank_, mistake);
+    if (!mistake.empty()) return fail(ErrorKind::invalid, std::move(mistake));
+    return {};
+  }
+
+  // The second barrier cannot be aborted: others read and write this rank's tensors until all have met.
+  Status together(Call call) {
     const DType dtype = call.dtype;
     TROUPE_TRY(table_->meet(rank_, std::move(call)));
     auto problem = disagreement(table_->calls);
@@ -114,6 +166,7 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<CallTable> table_;
   int rank_;
+  CallGroup group_;
 };
 
 }  // namespace

@@ -53,13 +53,18 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
     if (sent_[layer] && sent_[layer].buffer() == now.buffer() && sent_[layer].offset_bytes() == now.offset_bytes())
       continue;
     Tensor& device = weights_[layer];
+    const bool came_so = stays(layer);
+    sent_[layer] = now;
+    if (stays(layer)) {
+      device = now;
+      continue;
+    }
     try {
-      if (!device) device = copies_->empty(now.shape(), now.dtype());
+      if (!device || came_so) device = copies_->empty(now.shape(), now.dtype());
     } catch (const std::bad_alloc& e) {
       throw std::runtime_error(cat("no memory for the weights of layer ", names_[layer], ": ", e.what()));
     }
     copies_->copy(now, device);
-    sent_[layer] = now;
     sends = true;
   }
   if (sends) backend_->order(*copies_, compute_);
@@ -69,23 +74,29 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
 Courier::Parcel Courier::send_back(const Tensor& device) {
   if (on_cpu()) return {0, device, {}};
   backend_->order(compute_, *copies_);
-  Parcel parcel{0, host(device.shape(), device.dtype()), {}};
-  copies_->copy(device, parcel.host);  // which holds both until it has run
+  Tensor values = host(device.shape(), device.dtype());
+  copies_->copy(device, values);  // which holds both until it has run
+  return follow(*copies_, std::move(values));
+}
+
+// `values` are there when the stream has come here.
+Courier::Parcel Courier::follow(Stream& stream, Tensor values) const {
+  Parcel parcel{0, std::move(values), {}};
   const auto promise = std::make_shared<std::promise<Status>>();
   parcel.arrival = promise->get_future();
-  copies_->then([promise](Status status) { promise->set_value(std::move(status)); });
+  stream.then([promise](Status status) { promise->set_value(std::move(status)); });
   return parcel;
 }
 
 Tensor Courier::receive(Parcel parcel) {
   if (parcel.arrival.valid())
     if (const Status status = parcel.arrival.get(); !status) throw std::runtime_error(status.error().message);
-  return std::move(parcel.host);
+  return std::move(parcel.values);
 }
 
 void Courier::give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready) {
   if (on_cpu()) return ready(layer, std::move(gradient));
-  parcels_.push_back(send_back(gradient));
+  parcels_.push_back(stays(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
   parcels_.back().layer = layer;
   while (!parcels_.empty() && parcels_.front().arrival.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     hand_over(ready);
@@ -93,6 +104,8 @@ void Courier::give(size_t layer, Tensor gradient, const GradientSource::Gradient
 
 void Courier::deliver(const GradientSource::GradientReady& ready) {
   while (!parcels_.empty()) hand_over(ready);
+  for (size_t layer = 0; layer < sent_.size(); ++layer)
+    if (stays(layer)) return static_cast<void>(receive(follow(compute_, {})));
 }
 
 void Courier::hand_over(const GradientSource::GradientReady& ready) {

@@ -14,6 +14,9 @@ namespace troupe::nn {
 /// stream of their own, so that a layer is computed while the next one's weights are on their way and the last one's
 /// gradient is on its way back. On the CPU nothing is copied: what comes in is handed on.
 ///
+/// Weights may be on the device already, all that was written to them done. They are used where they are, and that
+/// layer's gradient stays there, too.
+///
 /// One thread at a time, the one that may use the compute stream. It waits in `deliver`, `receive` and the destructor.
 class Courier {
  public:
@@ -37,13 +40,14 @@ class Courier {
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
-  /// Waits for the gradients that are not back yet. What failed on the device is thrown.
+  /// Waits for the gradients that are not back yet, and until weights that came on the device are not read any more. What
+  /// failed on the device is thrown.
   void deliver(const GradientSource::GradientReady& ready);
 
-  /// Something on its way to host memory.
+  /// Something that is worked out, and perhaps on its way to host memory.
   struct Parcel {
     size_t layer = 0;
-    Tensor host;
+    Tensor values;
     std::future<Status> arrival;  ///< none where it was there already
   };
   /// What the compute stream works out goes to host memory.
@@ -53,14 +57,16 @@ class Courier {
 
  private:
   bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
+  bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
+  Parcel follow(Stream& stream, Tensor values) const;
   void hand_over(const GradientSource::GradientReady& ready);
 
   std::shared_ptr<Backend> backend_;
   Stream& compute_;
   std::unique_ptr<Stream> copies_;
   std::vector<std::string> names_;
-  std::vector<Tensor> sent_;     ///< by layer: the host's tensor whose values are in...
-  std::vector<Tensor> weights_;  ///< ...this one
+  std::vector<Tensor> sent_;     ///< by layer: the tensor whose values are in...
+  std::vector<Tensor> weights_;  ///< ...this one, which is the same where it came on the device
   std::deque<Parcel> parcels_;   ///< in the order given
 };
 

@@ -7,9 +7,9 @@
 #include <troupe/kernels/nn/layer_norm.h>
 #include <troupe/kernels/nn/linear.h>
 #include <troupe/kernels/nn/make_gpt.h>
+#include <troupe/kernels/nn/make_resnet.h>
 #include <troupe/kernels/nn/pool.h>
 #include <troupe/kernels/nn/recompute.h>
-#include <troupe/kernels/nn/residual_add.h>
 
 namespace troupe::nn {
 namespace {
@@ -90,11 +90,7 @@ Status check(const ModelSpec& spec) {
     TROUPE_TRY(check_images(spec));
     TROUPE_TRY(check_only_for(!spec.hidden.empty(), "hidden", "mlp and cnn", spec));
     TROUPE_TRY(check_only_for(spec.layer_norm, "layer_norm", "mlp", spec));
-    if (spec.blocks.size() != spec.channels.size())
-      return invalid(cat("model.blocks has ", spec.blocks.size(), " entries and model.channels ",
-                         spec.channels.size(),
-                         "; a resnet needs one number of blocks for each number of channels"));
-    return {};
+    return check_resnet(spec);
   }
   if (spec.kind == "gpt") {
     TROUPE_TRY(check_only_for(!spec.hidden.empty(), "hidden", "mlp and cnn", spec));
@@ -150,50 +146,6 @@ Model make_cnn(const ModelSpec& spec) {
     model.add("pool", std::make_unique<MaxPool>(ops::PoolGeometry{.window = 2, .stride = 2}, relu));
   }
   add_fully_connected(spec, model);
-  return model;
-}
-
-// A conv without bias and its batch norm; the node that reads `input`.
-int add_conv_norm(Model& model, const std::string& conv, const std::string& norm, int64_t inputs,
-                  int64_t outputs, int64_t kernel, int64_t stride, Activation activation,
-                  int input = Model::kPrevious) {
-  const Conv2d::Options options{.stride = stride, .padding = kernel / 2, .bias = false};
-  model.add(conv, std::make_unique<Conv2d>(inputs, outputs, kernel, options), input);
-  return model.add(norm, std::make_unique<BatchNorm>(outputs, activation));
-}
-
-//   input -- conv1 3x3 - bn1 - act -- conv2 3x3 - bn2 -- add - act
-//      \------- (shortcut 1x1 - bn, where sizes differ) ----/
-int add_residual_block(Model& model, const std::string& name, int input, int64_t inputs, int64_t outputs,
-                       int64_t stride, Activation activation) {
-  add_conv_norm(model, name + "_conv1", name + "_bn1", inputs, outputs, 3, stride, activation, input);
-  const int residual =
-      add_conv_norm(model, name + "_conv2", name + "_bn2", outputs, outputs, 3, 1, Activation::none);
-  int skip = input;
-  if (stride != 1 || inputs != outputs)
-    skip = add_conv_norm(model, name + "_shortcut", name + "_shortcut_bn", inputs, outputs, 1, stride,
-                         Activation::none, input);
-  return model.add(name, std::make_unique<ResidualAdd>(activation), residual, skip);
-}
-
-Model make_resnet(const ModelSpec& spec) {
-  Model model(spec.input);
-  const Activation activation = activation_of(spec);
-  int64_t width = spec.channels[0];
-  int last = add_conv_norm(model, "stem", "stem_bn", spec.input[0], width, 3, 1, activation);
-  std::vector<int> ends{model.nodes()};
-  for (size_t group = 0; group < spec.channels.size(); ++group)
-    for (int64_t block = 0; block < spec.blocks[group]; ++block) {
-      const int64_t stride = group > 0 && block == 0 ? 2 : 1;
-      last = add_residual_block(model, cat("group", group + 1, "_block", block + 1), last, width,
-                                spec.channels[group], stride, activation);
-      width = spec.channels[group];
-      ends.push_back(model.nodes());
-    }
-  model.add("pool", std::make_unique<GlobalAvgPool>());
-  if (spec.dropout > 0) model.add("dropout", std::make_unique<Dropout>(spec.dropout, 0));
-  model.add("fc", std::make_unique<Linear>(width, spec.classes));
-  recompute_blocks(spec, ends, model);
   return model;
 }
 

@@ -146,6 +146,13 @@ int64_t Model::work(size_t layer) const {
   return sum;
 }
 
+int64_t Model::parameters(size_t layer) const {
+  int64_t count = 0;
+  for (const ParamSpec& param : specs_[layer].params)
+    if (param.kind != ParamKind::statistic) count += param.shape.count();
+  return count;
+}
+
 int64_t Model::outputs(size_t layer) const {
   int64_t sum = 0;
   for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();

@@ -83,6 +83,8 @@ class Model {
 
   /// Multiply-adds of one sample's forward pass through a layer and the nodes that run along with it, about.
   int64_t work(size_t layer) const;
+  /// Parameters of a layer that learn: all but running statistics.
+  int64_t parameters(size_t layer) const;
   /// Values that the layer and the nodes along with it put out for one sample.
   int64_t outputs(size_t layer) const;
 

@@ -11,8 +11,8 @@ namespace troupe::nn {
 /// Gradients of a Troupe model on a data set of labelled samples: what a worker runs unless the caller brings
 /// something else. It keeps memory and compiled kernels from step to step, nothing that changes results.
 ///
-/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Weights and
-/// gradients are in host memory as everywhere.
+/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Layers whose
+/// weights come on the device have their gradients there, and those that come in host memory as everywhere.
 class ModelSource final : public GradientSource {
  public:
   /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use, `storage`

@@ -70,7 +70,7 @@ struct Checker {
       problem(term("parallel.workers"), " is not a multiple of ", term("parallel.stages"),
               ": every replica of the model needs all its stages");
     for (const char* key : {"parallel.schedule", "parallel.schedule_file", "parallel.micro_batches", "parallel.chunks",
-                            "parallel.cuts", "parallel.strict_schedule", "parallel.stall_s"})
+                            "parallel.cuts", "parallel.profile", "parallel.strict_schedule", "parallel.stall_s"})
       idle_unless(p.stages > 1, key, "parallel.stages");
     if (p.stages == 1) return;
     if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
@@ -89,6 +89,36 @@ struct Checker {
     if (immediate && c.train.on_nonfinite == NonFinite::skip)
       problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
               term("parallel.stages"), ": use sync or all_reduce layers, or stop");
+    if (p.asynchronous()) asynchronous_stages();
+  }
+
+  // Each stage updates its layers when it has their gradient, and knows nothing of the others'.
+  void asynchronous_stages() {
+    const auto refuse = [&](const std::string& what, const char* instead) {
+      problem(what, " and ", term("parallel.schedule"), ": ", instead);
+    };
+    const char* const stale = "its layers are pulled by version (which of them a micro-batch reads is the schedule's "
+                              "decision, docs/pipelines.md): use mode = \"sync\", or another schedule";
+    for (size_t i = 0; i < c.update.size(); ++i)
+      if (c.update[i].policy.mode != Mode::sync)
+        refuse(cat(rule(i), " makes ", c.update[i].layers, " ", describe(c.update[i].policy)), stale);
+    if (c.train.clip_norm > 0)
+      refuse(cat(term("train.clip_norm"), " clips by the norm of the gradients of all stages"),
+             "a stage does not wait for those of the others: leave clipping out, or use another schedule");
+    if (c.train.on_nonfinite == NonFinite::skip)
+      refuse(cat(term("train.on_nonfinite"), " is a decision of all stages"),
+             "a stage does not wait for the others: use stop, or another schedule");
+    if (c.precision.loss_scale == "dynamic")
+      refuse(cat(term("precision.loss_scale"), " is a decision of all stages on each step"),
+             "a stage does not wait for the others: use a number, or another schedule");
+    if (c.parallel.strict_schedule)
+      refuse(term("parallel.strict_schedule"),
+             "that order has no end to keep to: leave it out, or use another schedule");
+    for (const int64_t samples : worker_batches(c))
+      if (samples % c.parallel.steps_per_batch() != 0)
+        return refuse(cat("a replica's batch of ", samples, " samples (", term("train.batch_size"), ", ",
+                          term("parallel.workers"), ") is no multiple of ", term("parallel.micro_batches")),
+                      "each micro-batch is an update of its own, and all of them weigh the same: change one of them");
   }
   void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
 
@@ -128,7 +158,7 @@ struct Checker {
       problem(term("model.width"), " and ", term("model.heads"), " make heads of ", c.model.width / c.model.heads,
               " numbers, an odd count, but ", term("model.positions"), " turns them in pairs: use fewer heads");
     idle_unless(cnn || resnet, "model.channels", "model.kind");
-    idle_unless(resnet, "model.blocks", "model.kind");
+    for (const char* key : {"model.blocks", "model.block", "model.stem"}) idle_unless(resnet, key, "model.kind");
     idle_unless(cnn, "model.kernel", "model.kind");
     idle_unless(mlp || cnn, "model.hidden", "model.kind");
     idle_unless(cnn, "model.batch_norm", "model.kind");
@@ -155,8 +185,9 @@ struct Checker {
     const char* limit = synthetic ? "data.samples" : "data.train_limit";
     if (available > 0 && c.train.batch_size > available)
       problem(term("train.batch_size"), " is more than there are samples, ", term(limit));
-    for (const char* key : {"data.samples", "data.features", "data.classes", "data.noise"})
+    for (const char* key : {"data.samples", "data.features", "data.shape", "data.classes", "data.noise"})
       idle_unless(synthetic, key, "data.format");
+    idle_unless(c.data.shape.empty(), "data.features", "data.shape");
     idle_unless(c.data.format == "csv", "data.label_column", "data.format");
     for (const char* key : {"data.train_text", "data.test_text", "data.test_share"})
       idle_unless(text || tokens, key, "data.format");

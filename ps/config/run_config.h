@@ -27,6 +27,8 @@ struct ModelSection {
   std::vector<int64_t> hidden = {512, 256};
   std::vector<int64_t> channels;
   std::vector<int64_t> blocks;
+  std::string block = "basic";
+  std::string stem = "small";
   int64_t kernel = 3;
   std::string activation = "relu";
   double dropout = 0;
@@ -76,13 +78,20 @@ struct ParallelSection {
   std::string schedule_file;
   int64_t micro_batches = 4;          ///< of a replica's batch
   int64_t chunks = 1;                 ///< parts of the model a stage
-  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by estimated work
+  std::vector<int64_t> cuts;          ///< layers a chunk; empty: by what they cost
+  std::string profile;                ///< CSV of what they cost; empty: by estimated work
   bool strict_schedule = false;
   int64_t stall_s = 60;
   int64_t bucket_bytes = 1 << 20;
   int64_t reduce_threads = -1;  ///< -1: as many as cores are left; see reduce_threads()
 
   int64_t replicas() const { return workers / stages; }
+  /// Stages update their weights without a flush of the pipeline in between.
+  bool asynchronous() const {
+    return stages > 1 && schedule_file.empty() && (schedule == "pipedream" || schedule == "pipedream-2bw");
+  }
+  /// Updates, and so steps of the run, that a batch is good for: PipeDream makes one of every micro-batch.
+  int64_t steps_per_batch() const { return asynchronous() && schedule == "pipedream" ? micro_batches : 1; }
 };
 
 /// What activations and their gradients are held in between layers.
@@ -172,7 +181,7 @@ struct RunConfig {
   DebugSection debug;
 };
 
-/// Samples of one step by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
+/// Samples of one batch by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
 

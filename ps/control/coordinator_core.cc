@@ -75,7 +75,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   membership_.layout =
       std::make_shared<const Layout>(make_layout(options_.layers, options_.policies, options_.layout));
   membership_.rebase = start;
-  for (Slot& slot : slots_) slot.next_step = start;
+  for (Slot& slot : slots_) slot.next_step = slot.since = start;
+  note_immediate(options_.policies);
   pieces_at_[start] = pieces_dealt();
   const Step dealt = dealer_.samples_dealt() / options_.dealer.global_batch;
   next_checkpoint_ = first_multiple_after(dealt, options_.checkpoint_every_steps);
@@ -248,8 +249,8 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   }
   if (dealt_observer_) dealt_observer_({w, idle});
   const Deal deal = idle ? dealer_.idle(w) : *dealer_.next(w);
-  return Work{0, Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples, deal.range,
-              loss_scale_.value};
+  return Work{0,          Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples,
+              deal.range, slot.since,        loss_scale_.value};
 }
 
 std::optional<Deal> CoordinatorCore::upcoming(WorkerId w) const {
@@ -300,6 +301,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const WorkDone&
     case Work::Kind::train:
       dealer_.completed(w, work.step);
       if (slot.repeated.erase(work.step) == 0) account(out, w, done, work);
+      heard_finite(out, work.step, done.non_finite.empty());
       break;
     case Work::Kind::evaluate:
       if (auto awaited = evaluating_.find(w); awaited == evaluating_.end()) break;  // repeated for another stage's sake

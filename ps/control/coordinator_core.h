@@ -141,12 +141,13 @@ class CoordinatorCore {
   static auto fields(T& x) {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
                     x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
-                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.pieces_at_, x.full_batch_, x.resizing_,
+                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.once_immediate_, x.pieces_at_,
+                    x.full_batch_, x.resizing_,
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
-                    x.verdicts_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
-                    x.unreported_samples_, x.epoch_stats_, x.result_);
+                     x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
+                     x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:
@@ -159,10 +160,11 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    Step since = 0;                         ///< Work::since
     std::set<Step> repeated;                ///< in the reports, and done again for another stage's sake
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.repeated);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.since, x.repeated);
     }
   };
 
@@ -178,14 +180,27 @@ class CoordinatorCore {
     }
   };
 
+  /// How much had been dealt at some time: the furthest worker's steps, and pieces of training work of all workers.
+  struct Progress {
+    Step step = 0;
+    int64_t pieces = 0;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.step, x.pieces); }
+  };
+  /// Dealt, and missing in what a server holds.
+  struct Gap {
+    Progress from, to;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.from, x.to); }
+  };
   /// A server that was lost and goes on from a checkpoint.
   struct Reloaded {
     bool waits = false;                     ///< for its node to have started it
     bool reported = false;                  ///< what was lost
     Step since = 0;                         ///< takes part in synchronous steps from here on
-    int64_t pieces = 0;                     ///< of training work dealt before that
+    std::vector<Gap> gaps;                  ///< ascending
     template <class T>
-    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.pieces); }
+    static auto fields(T& x) { return std::tie(x.waits, x.reported, x.since, x.gaps); }
   };
 
   CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step start);
@@ -219,6 +234,7 @@ class CoordinatorCore {
   void reload_again(Effects& out);
   bool lacks_image(const Spawn& order) const;
   void report_loss(Effects& out, ServerId s, const Reload& read);
+  void note_immediate(const std::vector<Policy>& policies);
   int64_t pieces_dealt() const;
   void relieve(Effects& out, const Endpoint& node);
   void rebalance(Effects& out);
@@ -270,8 +286,12 @@ class CoordinatorCore {
   void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
+  bool takes_part(ServerId s, Step step) const;
+  bool done_by_all(Step step) const;
+  void heard_finite(Effects& out, Step step, bool finite);
   std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);
+  void forget_foreign_partials();
   bool knows_scale(Step step) const;
   void rescale(Effects& out, const Verdict& verdict, const std::string& culprit);
 
@@ -290,6 +310,7 @@ class CoordinatorCore {
   std::vector<ReplicaSlot> replicas_;       ///< by server; empty in one process
   std::map<ServerId, Endpoint> moving_;     ///< servers whose replica takes over once it is equal, and its node
   std::map<ServerId, Reloaded> reloaded_;
+  std::set<LayerId> once_immediate_;        ///< layers that take each push for itself, or have at some time
   std::map<Step, int64_t> pieces_at_;       ///< dealt before the last checkpoints
   std::vector<int64_t> full_batch_;         ///< by worker, when nobody is absent
   bool resizing_ = false;                   ///< at the next boundary the batch is shared out anew
@@ -314,6 +335,7 @@ class CoordinatorCore {
 
   std::map<Step, std::map<Endpoint, Partial>> partials_;
   std::map<Step, Verdict> verdicts_;        ///< of the last steps
+  std::set<Step> non_finite_;               ///< of them, as workers say that have done them
   LossScale loss_scale_;                    ///< of...
   Step scale_step_;                         ///< ...the first step without a verdict
   std::deque<std::pair<Step, double>> scales_;  ///< the last ones, and the steps that began with them

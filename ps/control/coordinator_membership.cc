@@ -31,14 +31,18 @@ void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<End
   roster_.vacate(who.role, who.index);
   homeless_.insert(who);
   place_homeless(out);
+  if (homeless_.count(who) > 0 && !roster_.beside({}, who.role))
+    out.events.push_back(cat(who, " waits for a node that takes ", who.role == Role::worker ? "workers" : "servers",
+                             ": none is left"));
 }
 
 void CoordinatorCore::place_homeless(Effects& out) {
   for (auto it = homeless_.begin(); it != homeless_.end();) {
     const Endpoint who = *it++;
-    const auto home = roster_.place(who.role, who.index);
+    const auto home = roster_.place(who.role, who.index, true);
     if (!home) continue;
     homeless_.erase(who);
+    if (roster_.leaving(*home) && !stopping_) request_stop(out);  // which lets it go
     routes_changed_ = true;
     if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
     if (const Spawn& order = spawning_.at(who); !lacks_image(order)) send(out, *home, order);
@@ -183,6 +187,7 @@ void CoordinatorCore::replace(Effects& out, WorkerId w) {
   }
   for (WorkerId v = first; v < last; ++v) {
     slots_[v].repeated = dealer_.repeated_steps(v);
+    slots_[v].since = slots_[v].repeated.empty() ? slots_[v].next_step : *slots_[v].repeated.begin();
     for (const Step step : owed[v - first]) slots_[v].repeated.erase(step);
     slots_[v].special = std::move(uploads[v - first]);
     if (evaluation) slots_[v].special.push_back(*evaluation);

@@ -55,28 +55,37 @@ CoordinatorCore::Effects CoordinatorCore::reloaded(const Endpoint& who, const Re
   return finish(std::move(out));
 }
 
-// What was lost in an earlier loss is not counted again.
+// What was lost in an earlier loss is not lost again. A checkpoint that came after it lacks it, too; one before it, to
+// which a damaged one may send a server back, holds less than what was left.
 void CoordinatorCore::report_loss(Effects& out, ServerId s, const Reload& read) {
   Reloaded& r = reloaded_.at(s);
   const auto known = pieces_at_.find(read.step);
-  const int64_t pieces = pieces_dealt() - std::max(r.pieces, known == pieces_at_.end() ? 0 : known->second);
-  const Step steps = furthest() - std::max(r.since, read.step);
-  r.since = furthest();
-  r.pieces = pieces_dealt();
+  const Progress now{furthest(), pieces_dealt()}, then{read.step, known == pieces_at_.end() ? 0 : known->second};
+  int64_t steps = now.step - then.step, pieces = now.pieces - then.pieces;
+  for (const Gap& gap : r.gaps) {
+    steps -= std::max<int64_t>(0, gap.to.step - std::max(gap.from.step, then.step));
+    pieces -= std::max<int64_t>(0, gap.to.pieces - std::max(gap.from.pieces, then.pieces));
+  }
+  std::erase_if(r.gaps, [&](const Gap& gap) { return gap.to.step > then.step; });
+  r.gaps.push_back({then, now});
+  r.since = now.step;
   out.events.push_back(read.folder.empty()
                            ? cat("there is no checkpoint yet: server ", s, " goes on from the first parameters")
                            : cat("server ", s, " goes on from the checkpoint ", read.folder));
   for (const SliceState& state : read.slices) {
     TROUPE_CHECK(state.slice < layout().slices.size(), "slice ", state.slice, " of ", layout().slices.size());
     const Slice& slice = layout().slices[state.slice];
-    // One that has become synchronous may have taken each push for itself before.
-    const Policy& policy = layout().policies[slice.layer];
-    const bool by_step = policy.aggregates() && policy == options_.policies[slice.layer];
+    const bool by_step = once_immediate_.count(slice.layer) == 0;
     const LostRange lost{s, options_.layers[slice.layer].name, slice.begin, slice.end, read.step, furthest(),
                          state.updates, by_step ? steps : pieces};
     out.events.push_back(describe(lost));
     result_.lost.push_back(lost);
   }
+}
+
+void CoordinatorCore::note_immediate(const std::vector<Policy>& policies) {
+  for (LayerId layer = 0; layer < policies.size(); ++layer)
+    if (policies[layer].immediate()) once_immediate_.insert(layer);
 }
 
 // Training work of all workers that may have been pushed. By their next steps, which do not go back: what a worker that

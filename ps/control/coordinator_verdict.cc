@@ -1,11 +1,14 @@
 #include <troupe/ps/control/coordinator_core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 // The group's verdict on a step: to skip it, or by what to scale it.
 namespace troupe::ps {
 namespace {
 
+constexpr size_t kOpenSteps = 8;  // workers are at most a step apart where the group decides
 constexpr size_t kKnownScales = 8;
 
 std::string scale_history(const std::deque<std::pair<Step, double>>& scales) {
@@ -16,14 +19,16 @@ std::string scale_history(const std::deque<std::pair<Step, double>>& scales) {
 
 }  // namespace
 
+// Of a server that is not back nobody knows yet from which step on.
+bool CoordinatorCore::takes_part(ServerId s, Step step) const {
+  const auto back = reloaded_.find(s);
+  return back == reloaded_.end() || back->second.waits || step >= back->second.since;
+}
+
 std::set<Endpoint> CoordinatorCore::voters(Step step) const {
   std::set<Endpoint> voters;
-  const auto takes_part = [&](ServerId s) {
-    const auto back = reloaded_.find(s);
-    return back == reloaded_.end() || step >= back->second.since;
-  };
   for (const Parcel& parcel : layout().parcels)
-    if (parcel.policy.aggregates() && takes_part(parcel.server)) voters.insert(server(parcel.server));
+    if (parcel.policy.aggregates() && takes_part(parcel.server, step)) voters.insert(server(parcel.server));
   for (LayerId layer = 0; layer < layout().layers.size(); ++layer)
     if (layout().policies[layer].mode == Mode::all_reduce) voters.insert(worker(layout().stage_of_layer(layer)));
   return voters;
@@ -36,16 +41,50 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Partial& 
     return;
   }
   if (!verdicts_.empty() && partial.step < verdicts_.begin()->first) return;  // everybody is long past it
+  if (partial.step < 0) return;
   partials_[partial.step][envelope.from] = partial;
   decide(out, partial.step);
+  forget_foreign_partials();
+}
+
+// Whatever a peer says: of more steps than can be open those go that are the farthest from what was dealt. Should one
+// of them matter, it is said again.
+void CoordinatorCore::forget_foreign_partials() {
+  const Step furthest = this->furthest();
+  while (partials_.size() > kOpenSteps) {
+    const auto first = partials_.begin(), last = std::prev(partials_.end());
+    partials_.erase(furthest - first->first > last->first - furthest ? first : last);
+  }
+}
+
+// A server that was lost had perhaps been told alone that a gradient was not finite. Whoever has done the step has said
+// so, too.
+bool CoordinatorCore::done_by_all(Step step) const {
+  for (WorkerId w = 0; w < slots_.size(); ++w) {
+    const Slot& slot = slots_[w];
+    const bool under_way = std::ranges::any_of(slot.outstanding, [&](const auto& piece) {
+      return piece.second.kind == Work::Kind::train && piece.second.step == step;
+    });
+    const bool to_come = slot.next_step <= step || dealer_.repeated_steps(w).count(step) > 0;
+    if (!slot.absent && (under_way || to_come)) return false;
+  }
+  return true;
+}
+
+void CoordinatorCore::heard_finite(Effects& out, Step step, bool finite) {
+  if (!finite) non_finite_.insert(step);
+  if (non_finite_.size() > kOpenSteps) non_finite_.erase(non_finite_.begin());
+  if (partials_.count(step) > 0) decide(out, step);
 }
 
 void CoordinatorCore::decide(Effects& out, Step step) {
   const auto& partials = partials_[step];
   const std::set<Endpoint> voters = this->voters(step);
+  const auto was_lost = [&](const auto& back) { return !takes_part(back.first, step); };
+  if (std::ranges::any_of(reloaded_, was_lost) && !done_by_all(step)) return;
   double squares = 0;
   std::string culprit;
-  bool finite = true;
+  bool finite = non_finite_.count(step) == 0;
   for (const Endpoint& voter : voters) {
     auto found = partials.find(voter);
     if (found == partials.end()) return;

@@ -58,7 +58,8 @@ Result<std::string> read_records(const std::string& path, size_t record_bytes) {
     return fail(ErrorKind::corrupt, cat("the recording ", path, " is cut short: its ", bytes.size(),
                                         " bytes do not end with the number of its records; was the run killed?"));
   if (bytes.compare(end + 8, kDigestBytes, digest_of_text(std::string_view(bytes).substr(0, end + 8))) != 0)
-    return fail(ErrorKind::corrupt, cat("the recording ", path, " does not match its checksum: its bytes have changed"));
+    return fail(ErrorKind::corrupt,
+                cat("the recording ", path, " does not match its checksum: its bytes have changed"));
   return bytes.substr(8, end - 8);
 }
 

@@ -6,19 +6,25 @@
 
 namespace troupe::ps {
 
-ReplicaCore::ReplicaCore(ReplicaOptions options) : options_(std::move(options)) {
+ReplicaCore::ReplicaCore(ReplicaOptions options) : options_(std::move(options)), generation_(options_.since) {
   TROUPE_CHECK(options_.self.role == Role::replica && options_.initial, options_.self, " is made for a replica");
 }
 
 Outbox ReplicaCore::handle(const Envelope& envelope) {
   Outbox out;
   if (handed_over_) return out;
+  if (envelope.from.role == Role::coordinator) {
+    if (envelope.generation < generation_) return out;
+    generation_ = envelope.generation;
+  }
   if (const auto* replicate = std::get_if<Replicate>(&envelope.body)) {
     on_replicate(out, envelope, *replicate);
   } else if (const auto* ack = std::get_if<SyncedAck>(&envelope.body)) {
     if (server_ && ack->server == *server_) synced_heard_ = true;
   } else if (std::holds_alternative<Membership>(envelope.body) && envelope.from.role == Role::coordinator) {
     out.push_back({options_.self, envelope.from, envelope.generation, MembershipAck{}});
+  } else if (std::holds_alternative<Finish>(envelope.body) && envelope.from.role == Role::coordinator) {
+    finished_ = true;
   }
   return out;
 }

@@ -13,6 +13,7 @@ struct ReplicaOptions {
   /// As its server's; `self` apart.
   ShardOptions shard;
   Shard::InitialState initial;
+  Generation since = 0;  ///< of the order to start it: no coordinator of an older one is heeded
 };
 
 /// The replica of a server's shard, without its actor: a twin that takes the events its server's shard took, in their
@@ -30,7 +31,8 @@ class ReplicaCore {
 
   explicit ReplicaCore(ReplicaOptions options);
 
-  /// Replicate, SyncedAck and Membership (only acknowledged); anything else is ignored.
+  /// Replicate, SyncedAck, Membership (only acknowledged) and Finish; anything else is ignored, and so is a coordinator
+  /// whose place another has taken.
   Outbox handle(const Envelope& envelope);
   Outbox tick() const;
 
@@ -42,7 +44,11 @@ class ReplicaCore {
   /// The server it follows; null: none yet.
   const std::optional<Endpoint>& following() const { return server_; }
   uint64_t events() const { return held_; }
+  /// The highest that it has heard.
+  Generation generation() const { return generation_; }
   bool handed_over() const { return handed_over_; }
+  /// It was told that it is not needed any more.
+  bool finished() const { return finished_; }
 
  private:
   void on_replicate(Outbox& out, const Envelope& envelope, const Replicate& replicate);
@@ -55,7 +61,7 @@ class ReplicaCore {
   std::unique_ptr<Shard> twin_;
   uint64_t held_ = 0;  ///< events, without a gap
   std::map<uint64_t, std::shared_ptr<const Envelope>> early_;
-  bool synced_heard_ = false, handed_over_ = false, broken_ = false;
+  bool synced_heard_ = false, handed_over_ = false, broken_ = false, finished_ = false;
 };
 
 }  // namespace troupe::ps

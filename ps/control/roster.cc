@@ -268,8 +268,8 @@ bool Roster::all_gone() const {
 
 // ---- what lives where -------------------------------------------------------------------------------------------
 
-bool Roster::takes(const Member& member, Role role) const {
-  if (member.state != Member::State::ready) return false;
+bool Roster::takes(const Member& member, Role role, Member::State state) const {
+  if (member.state != state) return false;
   return role == Role::worker ? member.takes_workers : member.takes_servers;
 }
 
@@ -290,11 +290,15 @@ void Roster::place_all() {
     homes_[{Role::server, s}] = servers[servers.size() - 1 - s % servers.size()];
 }
 
-std::optional<Endpoint> Roster::place(Role role, uint32_t index) {
+std::optional<Endpoint> Roster::place(Role role, uint32_t index, bool needed) {
   const SlotId slot{role, index};
   const Member* best = nullptr;
-  for (const auto& [i, member] : members_)
-    if (takes(member, role) && (!best || load(member.node) < load(best->node))) best = &member;
+  const auto choose = [&](Member::State state) {
+    for (const auto& [i, member] : members_)
+      if (takes(member, role, state) && (!best || load(member.node) < load(best->node))) best = &member;
+  };
+  choose(Member::State::ready);
+  if (!best && needed) choose(Member::State::leaving);
   const int64_t since = homeless_since_ms_.try_emplace(slot, now_ms_).first->second;
   const bool waits = !local() && best && load(best->node) > 0 && now_ms_ - since < options_.replace_ms;
   if (!best || waits) return {};

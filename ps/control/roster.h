@@ -39,7 +39,7 @@ struct RosterOptions {
 ///
 ///   Hello --> preparing --Ready, compared--> ready --lease over | link lost and silent | its place taken--> gone
 ///                |                             |
-///                +--differs: Rejected          +--Leave--> leaving (gets no more slots)
+///                +--differs: Rejected          +--Leave--> leaving (gets no slot that another takes)
 ///
 /// Slots: workers go round robin over the nodes that take workers, servers over those that take servers from the
 /// other end, so that with as many nodes as slots each has its own. Lost ones go to a node that holds nothing, after
@@ -77,8 +77,9 @@ class Roster {
   /// "2 of 4 nodes have joined; missing: places 1 and 3".
   std::string missing() const;
 
-  /// Chooses a node for a slot; none while there is nobody.
-  std::optional<Endpoint> place(Role role, uint32_t index);
+  /// Chooses a node for a slot; none while there is nobody. What is needed goes to a node that leaves where no other
+  /// takes it: that one stays as long as it holds something.
+  std::optional<Endpoint> place(Role role, uint32_t index, bool needed = false);
   /// For all slots at once, at the start.
   void place_all();
   /// Where it was placed.
@@ -140,7 +141,7 @@ class Roster {
   std::string difference(const Ready& ready) const;
   void lose(Effects& out, Member& member, const std::string& why);
   uint32_t free_index(int64_t place) const;
-  bool takes(const Member& member, Role role) const;
+  bool takes(const Member& member, Role role, Member::State state = Member::State::ready) const;
   int64_t load(const Endpoint& node) const;
   int64_t heartbeat_ms() const { return options_.lease_ms / 10; }
 

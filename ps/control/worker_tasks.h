@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,12 +39,15 @@ struct Reduce {                ///< sum over all workers, in place
 };
 /// Layers that go together, equal on all workers but for the gradients: the n-th bucket of each is the same one.
 using Bucket = std::vector<Reduce>;
+struct Fetch {                 ///< layers that lie on a device, for host memory: they are to be uploaded
+  std::vector<std::pair<LayerId, SliceState>> layers;
+};
 struct Backward {              ///< follows the step's last Forward on the same in-order executor
   Work work;
   /// To be reduced as soon as their gradients are there and finite, which the core then hears nothing of; empty where
   /// gradients wait for the whole backward pass.
   std::vector<Bucket> buckets;
 };
-using Task = std::variant<Prepare, Forward, Backward, Evaluate, Bucket, ApplyLocal>;
+using Task = std::variant<Prepare, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch>;
 
 }  // namespace troupe::ps

@@ -27,8 +27,9 @@ std::string terms(const std::vector<int64_t>& values) {
 Status check_options(const DealerOptions& o) {
   const auto workers = static_cast<int64_t>(o.worker_batch.size()) / std::max<int64_t>(o.stages, 1);
   if (o.stages < 1 || workers * o.stages != static_cast<int64_t>(o.worker_batch.size()))
-    return fail(ErrorKind::invalid, cat("parallel.workers = ", o.worker_batch.size(), " is not a multiple of parallel.stages = ",
-                                        o.stages, ": every replica of the model needs all stages"));
+    return fail(ErrorKind::invalid,
+                cat("parallel.workers = ", o.worker_batch.size(), " is not a multiple of parallel.stages = ", o.stages,
+                    ": every replica of the model needs all stages"));
   if (workers == 0) return fail(ErrorKind::invalid, "parallel.workers is 0: a run needs at least one worker");
   if (o.train_samples <= 0 || o.train_samples > int64_t{1} << 32)
     return fail(ErrorKind::invalid, cat("the training set has ", o.train_samples,
@@ -50,8 +51,9 @@ Status check_options(const DealerOptions& o) {
                       "): every worker needs at least 1; raise the batch size or take fewer workers"));
     const size_t first = w - w % static_cast<size_t>(o.stages);
     if (o.worker_batch[w] != o.worker_batch[first])
-      return fail(ErrorKind::invalid, cat("workers ", first, " and ", w, " are stages of one replica and have batches of ",
-                                          o.worker_batch[first], " and ", o.worker_batch[w], " samples"));
+      return fail(ErrorKind::invalid,
+                  cat("workers ", first, " and ", w, " are stages of one replica and have batches of ",
+                      o.worker_batch[first], " and ", o.worker_batch[w], " samples"));
     if (w != first) continue;
     sum += o.worker_batch[w];
     batches.push_back(o.worker_batch[w]);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include <troupe/kernels/nn/layer.h>
 #include <troupe/ps/data/cifar.h>
 #include <troupe/ps/data/csv.h>
 #include <troupe/ps/data/idx.h>
@@ -82,9 +83,12 @@ Result<Samples> read_part(const DataOptions& o, Part part) {
 }
 
 Samples synthetic_part(const DataOptions& o, Part part) {
-  SyntheticOptions s{o.samples, o.features, o.classes, o.noise, o.seed, static_cast<uint64_t>(part)};
+  const Shape shape = synthetic_shape(o).value();
+  SyntheticOptions s{o.samples, shape.count(), o.classes, o.noise, o.seed, static_cast<uint64_t>(part)};
   if (part == Part::test) s.samples = std::max<int64_t>(1, o.samples / 4);
-  return make_blobs(s);
+  Samples made = make_blobs(s);
+  made.values = made.values.reshaped(nn::batch_shape(s.samples, shape));
+  return made;
 }
 
 int64_t classes_of(const DataOptions& o, const Samples& train) {
@@ -116,25 +120,40 @@ Result<std::shared_ptr<const MemoryDataset>> make_set(const DataOptions& o, Samp
   return MemoryDataset::make(samples.name, samples.values, samples.labels, classes, normalisation);
 }
 
+Status check_synthetic(const DataOptions& o) {
+  if (o.shape.size() > 3)
+    return fail(ErrorKind::invalid, cat("data.shape has ", o.shape.size(),
+                                        " dimensions; samples of up to three can be made: [channels, height, width]"));
+  int64_t features = o.shape.empty() ? o.features : 1, values = 0, centres = 0;
+  for (const int64_t size : o.shape)
+    if (size < 1 || __builtin_mul_overflow(features, size, &features))
+      return fail(ErrorKind::invalid, cat("data.shape has a dimension of ", size,
+                                          ": each must be at least 1, and no more than 2^40 numbers can be made"));
+  if (o.samples < 1 || features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
+      o.classes > std::numeric_limits<int32_t>::max() || __builtin_mul_overflow(o.samples, features, &values) ||
+      __builtin_mul_overflow(o.classes, features, &centres) || std::max(values, centres) > int64_t{1} << 40)
+    return fail(ErrorKind::invalid, cat("data.samples = ", o.samples, ", numbers in each (data.features or data.shape) = ",
+                                        features, ", data.classes = ", o.classes,
+                                        ": each must be at least 1, and no more than "
+                                        "2^40 numbers can be made"));
+  return {};
+}
+
 Status check_options(const DataOptions& o) {
   const std::vector<std::string> formats{"idx", "cifar10", "cifar100", "csv", "npy", "text", "tokens", "synthetic"};
   if (std::find(formats.begin(), formats.end(), o.format) == formats.end())
     return fail(ErrorKind::invalid,
                 cat("data.format = \"", o.format,
                     "\" is not known; there are idx, cifar10, cifar100, csv, npy, text, tokens and synthetic"));
-  if (o.format != "synthetic") return check_folder(o);
-  int64_t values = 0, centres = 0;
-  if (o.samples < 1 || o.features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
-      o.classes > std::numeric_limits<int32_t>::max() || __builtin_mul_overflow(o.samples, o.features, &values) ||
-      __builtin_mul_overflow(o.classes, o.features, &centres) || std::max(values, centres) > int64_t{1} << 40)
-    return fail(ErrorKind::invalid, cat("data.samples = ", o.samples, ", data.features = ", o.features,
-                                        ", data.classes = ", o.classes,
-                                        ": each must be at least 1, and no more than "
-                                        "2^40 numbers can be made"));
-  return {};
+  return o.format == "synthetic" ? check_synthetic(o) : check_folder(o);
 }
 
 }  // namespace
+
+Result<Shape> synthetic_shape(const DataOptions& o) {
+  TROUPE_TRY(check_synthetic(o));
+  return o.shape.empty() ? Shape{o.features} : Shape(std::span<const int64_t>(o.shape));
+}
 
 Result<DataSets> load_dataset(const DataOptions& o) {
   TROUPE_TRY(check_options(o));

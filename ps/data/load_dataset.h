@@ -32,6 +32,7 @@ struct DataOptions {
   std::vector<double> mean, std;                        ///< after bytes were scaled to 0..1; empty: 0 and 1
   int64_t train_limit = 0, test_limit = 0;              ///< only the first so many samples; 0: all
   int64_t samples = 4096, features = 32, classes = 10;  ///< synthetic; a quarter as many test samples more
+  std::vector<int64_t> shape;  ///< synthetic: of a sample, [channels, height, width]; empty: [features]
   double noise = 1;
   uint64_t seed = 1;
 };
@@ -40,6 +41,9 @@ struct DataSets {
   std::shared_ptr<const nn::Dataset> train, test;
   std::shared_ptr<const Tokenizer> tokenizer;  ///< text; else none
 };
+
+/// Of one synthetic sample, without making any. Sizes out of range are errors.
+Result<Shape> synthetic_shape(const DataOptions& options);
 
 /// Reads both sets. The classes are those of the training labels (10 and 100 for CIFAR); a test label beyond
 /// them, files that do not belong together and test samples of another shape are errors.

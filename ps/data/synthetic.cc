@@ -1,5 +1,6 @@
 #include <troupe/ps/data/synthetic.h>
 
+#include <algorithm>
 #include <vector>
 
 #include <troupe/kernels/base/random.h>
@@ -10,7 +11,8 @@ Samples make_blobs(const SyntheticOptions& o) {
   TROUPE_CHECK(o.samples > 0 && o.features > 0 && o.classes > 0, o.samples, " samples, ", o.features,
                " features, ", o.classes, " classes");
   Random centre_random(derive_seed(o.seed, "blob centres"));
-  std::vector<float> centres(static_cast<size_t>(o.classes * o.features));
+  // Those of classes without a sample are not missed.
+  std::vector<float> centres(static_cast<size_t>(std::min(o.classes, o.samples) * o.features));
   for (float& x : centres) x = static_cast<float>(centre_random.normal());
 
   Samples out{"the synthetic data set", Tensor::empty({o.samples, o.features}),

@@ -57,10 +57,12 @@ Status cut_rows_after(const std::string& path, int64_t last_step) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorKind::failed, path + ": cannot be read, so that the rows after the checkpoint stay in it");
+  if (!file)
+    return fail(ErrorKind::failed, path + ": cannot be read, so that the rows after the checkpoint stay in it");
   const uint64_t kept = kept_bytes(file, path.ends_with(".csv"), last_step);
   if (kept < std::filesystem::file_size(path, error)) std::filesystem::resize_file(path, kept, error);
-  if (error) return fail(ErrorKind::failed, cat(path, ": rows after the checkpoint cannot be cut off: ", error.message()));
+  if (error)
+    return fail(ErrorKind::failed, cat(path, ": rows after the checkpoint cannot be cut off: ", error.message()));
   return {};
 }
 

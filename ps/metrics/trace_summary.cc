@@ -72,14 +72,16 @@ std::string trace_text(const std::vector<TrackSummary>& tracks, int64_t lost) {
   std::string gaps;
   for (const TrackSummary& track : tracks) {
     const std::string name = row_name(track, several);
-    rows.push_back({name, human_count(track.events), human_share(track.busy_share()), human_share(1 - track.busy_share())});
+    rows.push_back(
+        {name, human_count(track.events), human_share(track.busy_share()), human_share(1 - track.busy_share())});
     for (const TrackSummary::Kind& kind : track.kinds)
       kinds.push_back({name, kind.name, human_count(kind.count),
                        fixed(kind.total_us / 1000 / static_cast<double>(kind.count), 4),
                        human_share(track.window_us > 0 ? kind.total_us / track.window_us : 0)});
     for (const TrackSummary::Gap& gap : track.gaps) gaps += cat("  ", name, ": ", gap_text(gap), '\n');
   }
-  std::string text = text_table(rows) + '\n' + text_table(kinds) + "\nlongest gaps:\n" + (gaps.empty() ? "  none\n" : gaps);
+  std::string text =
+      text_table(rows) + '\n' + text_table(kinds) + "\nlongest gaps:\n" + (gaps.empty() ? "  none\n" : gaps);
   text += cat("\nof ", fixed(tracks.front().window_us / 1000, 3), " ms");
   if (lost > 0)
     text += cat("; ", human_count(lost), " events were lost because the trace was full: set metrics.trace_first_step "

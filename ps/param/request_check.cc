@@ -123,7 +123,8 @@ Status check_layout(const Layout& layout) {
       return malformed("slice ", i, " is [", s.begin, ", ", s.end, ") of ", layout.layers[s.layer].count);
   }
   if (layout.stage_of.empty() ? layout.stages != 1 : layout.stage_of.size() != layout.layers.size())
-    return malformed(layout.stages, " stages, given for ", layout.stage_of.size(), " of ", layout.layers.size(), " layers");
+    return malformed(layout.stages, " stages, given for ", layout.stage_of.size(), " of ", layout.layers.size(),
+                     " layers");
   for (uint32_t stage : layout.stage_of)
     if (stage >= layout.stages) return malformed("a layer of stage ", stage, " of ", layout.stages);
   std::vector<int> times(layout.slices.size(), 0);

@@ -12,12 +12,12 @@
 namespace troupe::ps {
 namespace {
 
-bool drawn(const Span& span) { return span.action.kind <= ActionKind::backward_weight && span.end > span.begin; }
+bool drawn(const TimedAction& span) { return span.action.kind <= ActionKind::backward_weight && span.end > span.begin; }
 
 double last_end(const Timing& timing) {
   double end = 0;
   for (const auto& spans : timing.spans)
-    for (const Span& span : spans)
+    for (const TimedAction& span : spans)
       if (drawn(span)) end = std::max(end, span.end);
   return end;
 }
@@ -55,7 +55,7 @@ std::string colour(const Schedule& s, const Action& action) {
 
 constexpr double kRow = 24, kLeft = 70, kTop = 30, kUnit = 26, kMostWidth = 4000;
 
-std::string svg_span(const Schedule& s, const Span& span, double row_top, double scale) {
+std::string svg_span(const Schedule& s, const TimedAction& span, double row_top, double scale) {
   const double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
   std::string text =
       cat("<rect x=\"", fixed(x, 2), "\" y=\"", row_top, "\" width=\"", fixed(width, 2), "\" height=\"", kRow - 2,
@@ -76,13 +76,13 @@ std::string draw_text(const Schedule& s, const Timing& timing, size_t most_colum
   const size_t columns = std::min(all, most_columns);
   size_t width = 0;
   for (const auto& spans : timing.spans)
-    for (const Span& span : spans)
+    for (const TimedAction& span : spans)
       if (drawn(span)) width = std::max(width, action_text(s, span.action).size() + 1);
   const size_t label = cat("stage ", s.stages - 1, ' ').size();
   std::string text;
   for (uint32_t stage = 0; stage < s.stages; ++stage) {
     std::vector<std::string> cells(columns, ".");
-    for (const Span& span : timing.spans[stage]) {
+    for (const TimedAction& span : timing.spans[stage]) {
       if (!drawn(span)) continue;
       const auto begin = static_cast<size_t>(std::lround(span.begin)), end = static_cast<size_t>(std::lround(span.end));
       for (size_t k = begin; k < std::min(end, columns); ++k) cells[k] = k == begin ? action_text(s, span.action) : "-";
@@ -100,7 +100,7 @@ std::string draw_svg(const Schedule& s, const Timing& timing) {
   TROUPE_CHECK(timing.spans.size() == s.stages, "a timing without spans");
   std::vector<double> lengths{last_end(timing)};
   for (const auto& spans : timing.spans)
-    for (const Span& span : spans)
+    for (const TimedAction& span : spans)
       if (drawn(span)) lengths.push_back(span.end - span.begin);
   // The usual action has the usual width, whatever the shortest has.
   std::ranges::nth_element(lengths, lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2));
@@ -116,7 +116,7 @@ std::string draw_svg(const Schedule& s, const Timing& timing) {
   for (uint32_t stage = 0; stage < s.stages; ++stage) {
     const double top = kTop + kRow * stage;
     text += cat("<text x=\"8\" y=\"", top + 15, "\">stage ", stage, "</text>\n");
-    for (const Span& span : timing.spans[stage])
+    for (const TimedAction& span : timing.spans[stage])
       if (drawn(span)) text += svg_span(s, span, top, scale);
   }
   return text + "</svg>\n";

@@ -7,6 +7,7 @@
 
 #include <troupe/kernels/nn/model_stage_source.h>
 #include <troupe/kernels/tensor/buffer.h>
+#include <troupe/ps/pipeline/pieces.h>
 
 namespace troupe::ps {
 namespace {
@@ -23,13 +24,10 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<nn::ModelPart> pieces_of(const std::shared_ptr<const nn::Model>& model) {
-  std::vector<nn::ModelPart> pieces;
-  std::vector<size_t> ends = model->cuts();
-  ends.push_back(model->layers().size());
-  size_t first = 0;
-  for (const size_t end : ends) pieces.emplace_back(model, std::exchange(first, end), end);
-  return pieces;
+std::vector<nn::ModelPart> parts_of(const std::shared_ptr<const nn::Model>& model, const std::vector<Piece>& pieces) {
+  std::vector<nn::ModelPart> parts;
+  for (const Piece& piece : pieces) parts.emplace_back(model, piece.first, piece.last);
+  return parts;
 }
 
 class Measurement {
@@ -38,8 +36,8 @@ class Measurement {
               const MeasureOptions& options, const std::function<double()>& now_s)
       : model_(*model),
         now_s_(now_s),
-        pieces_(pieces_of(model)),
-        source_(model, pieces_, data, data, options.threads, options.storage),
+        pieces_(pieces_of(*model)),
+        source_(model, parts_of(model, pieces_), data, data, options.threads, options.storage),
         samples_(static_cast<size_t>(options.micro_batch)),
         times_(pieces_.size()),
         costs_(pieces_.size()) {
@@ -91,9 +89,8 @@ class Measurement {
  private:
   void describe(size_t k) {
     LayerCost& cost = costs_[k];
-    const size_t first = pieces_[k].first(), last = pieces_[k].last();
-    cost.name = model_.layers()[first].name;
-    if (last - first > 1) cost.name += ".." + model_.layers()[last - 1].name;
+    const auto& [first, last, name] = pieces_[k];
+    cost.name = name;
     cost.layers = static_cast<uint32_t>(last - first);
     for (size_t layer = first; layer < last; ++layer) cost.parameter_bytes += bytes_of(weights_[layer]);
   }
@@ -110,7 +107,7 @@ class Measurement {
 
   const nn::Model& model_;
   const std::function<double()>& now_s_;
-  std::vector<nn::ModelPart> pieces_;
+  std::vector<Piece> pieces_;
   nn::ModelStageSource source_;
   std::vector<uint32_t> samples_;
   std::vector<Tensor> weights_;                            // by layer

@@ -27,8 +27,8 @@ size_t actions_of(const Schedule& schedule, uint32_t stage) {
       schedule.actions[stage], [](const Action& action) { return action.kind <= ActionKind::backward_weight; }));
 }
 
-std::vector<Span> spans_of(const TracedTrack& track, const Schedule& schedule, Step step) {
-  std::vector<Span> spans;
+std::vector<TimedAction> spans_of(const TracedTrack& track, const Schedule& schedule, Step step) {
+  std::vector<TimedAction> spans;
   for (const TracedEvent& event : track.events) {
     const auto kind = kind_named(event.name);
     const bool whole = event.micro_batch >= 0 && event.micro_batch < schedule.micro_batches && event.chunk >= 0 &&
@@ -70,7 +70,7 @@ Result<Timing> measured_timing(const TraceContent& trace, const Schedule& schedu
   for (auto& spans : out.spans) {
     out.cost = std::max(out.cost, spans.back().end - spans.front().begin);
     double busy = 0;
-    for (Span& span : spans) {
+    for (TimedAction& span : spans) {
       span.begin -= first, span.end -= first;
       busy += span.end - span.begin;
     }
@@ -83,7 +83,7 @@ Result<Timing> measured_timing(const TraceContent& trace, const Schedule& schedu
 std::vector<ChunkTimes> measured_times(const Schedule& schedule, const Timing& measured) {
   std::vector<ChunkTimes> times(schedule.chunks, ChunkTimes{0, 0, 0});
   for (const auto& spans : measured.spans)
-    for (const Span& span : spans) {
+    for (const TimedAction& span : spans) {
       ChunkTimes& chunk = times[span.action.chunk];
       double& sum = span.action.kind == ActionKind::forward          ? chunk.forward
                     : span.action.kind == ActionKind::backward_input ? chunk.backward_input

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/pipeline/pieces.h>
 
 namespace troupe::ps {
 namespace {
@@ -90,19 +91,15 @@ ModelLoad profile_load(const LayerProfile& profile, const std::string& name) {
 
 ModelLoad model_load(const nn::Model& model, const std::string& name, double bytes_a_value) {
   ModelLoad load{.name = name, .bytes_a_value = bytes_a_value};
-  std::vector<size_t> ends = model.cuts();
-  ends.push_back(model.layers().size());
-  size_t first = 0;
-  for (const size_t end : ends) {
-    LayerLoad block{.name = model.layers()[first].name, .layers = static_cast<uint32_t>(end - first)};
-    if (end - first > 1) block.name += cat("..", model.layers()[end - 1].name);
-    for (; first < end; ++first) {
-      block.parameters += static_cast<double>(model.layers()[first].count);
-      block.forward_flops += 2 * static_cast<double>(model.work(first));
-      block.whole_bytes += bytes_a_value * static_cast<double>(model.outputs(first));
+  for (const Piece& piece : pieces_of(model)) {
+    LayerLoad block{.name = piece.name, .layers = static_cast<uint32_t>(piece.last - piece.first)};
+    for (size_t layer = piece.first; layer < piece.last; ++layer) {
+      block.parameters += static_cast<double>(model.parameters(layer));
+      block.forward_flops += 2 * static_cast<double>(model.work(layer));
+      block.whole_bytes += bytes_a_value * static_cast<double>(model.outputs(layer));
     }
     block.weight_bytes = block.whole_bytes;
-    const Shape& output = end < model.layers().size() ? model.shape_at(end) : model.output_shape();
+    const Shape& output = piece.last < model.layers().size() ? model.shape_at(piece.last) : model.output_shape();
     block.output_bytes = bytes_a_value * static_cast<double>(output.count());
     load.layers.push_back(block);
   }

@@ -15,7 +15,7 @@ struct ChunkTimes {
 };
 
 /// One action while it occupies its stage (or, all_reduce, the stage's network).
-struct Span {
+struct TimedAction {
   Action action;
   double begin = 0, end = 0;
 };
@@ -25,8 +25,8 @@ struct Span {
 struct Timing {
   double makespan = 0;  ///< from the first begin to the last end
   double cost = 0;      ///< the longest span of a stage from its own first begin to its own last end (arXiv 2401.10241)
-  std::vector<double> busy;              ///< by stage: sum of its forward, backward and step times
-  std::vector<std::vector<Span>> spans;  ///< by stage, in order of begin; only if asked for
+  std::vector<double> busy;                     ///< by stage: sum of its forward, backward and step times
+  std::vector<std::vector<TimedAction>> spans;  ///< by stage, in order of begin; only if asked for
 
   double ideal() const;  ///< busy time of the busiest stage: what a step costs without any bubble
   double bubble() const { return cost - ideal(); }

@@ -1,7 +1,9 @@
 #include <troupe/ps/pipeline/stage_plan.h>
 
 #include <algorithm>
-#include <limits>
+
+#include <troupe/ps/pipeline/partition.h>
+#include <troupe/ps/pipeline/pieces.h>
 
 namespace troupe::ps {
 namespace {
@@ -36,39 +38,27 @@ Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<in
   return ends;
 }
 
-// Ends of `chunks` ranges between the places where the model can be cut, so that the largest work of a range is least:
-// best[k][b] = min over a < b of max(best[k-1][a], work between places a and b).
-Result<std::vector<size_t>> balanced_ends(const nn::Model& model, size_t chunks) {
-  std::vector<size_t> places = model.cuts();
-  places.insert(places.begin(), 0);
-  places.push_back(model.layers().size());
-  const size_t last = places.size() - 1;
-  if (chunks > last)
-    return fail(ErrorKind::invalid, cat("parallel.stages x parallel.chunks = ", chunks, " parts are more than the ", last,
-                                        " that the model can be cut into (before layers ", layer_list(model, model.cuts()),
-                                        "): use fewer stages or chunks"));
-  std::vector<int64_t> before{0};  // work before each place
-  for (size_t b = 1; b < places.size(); ++b) {
-    before.push_back(before.back());
-    for (size_t layer = places[b - 1]; layer < places[b]; ++layer) before.back() += model.work(layer);
-  }
-  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-  std::vector<std::vector<int64_t>> best(chunks + 1, std::vector<int64_t>(places.size(), kNever));
-  std::vector<std::vector<size_t>> from(chunks + 1, std::vector<size_t>(places.size(), 0));
-  best[0][0] = 0;
-  for (size_t k = 1; k <= chunks; ++k)
-    for (size_t b = k; b < places.size(); ++b)
-      for (size_t a = k - 1; a < b; ++a) {
-        const int64_t largest = std::max(best[k - 1][a], before[b] - before[a]);
-        if (largest < best[k][b]) best[k][b] = largest, from[k][b] = a;
-      }
-  std::vector<size_t> ends(chunks);
-  size_t b = last;
-  for (size_t k = chunks; k > 0; b = from[k--][b]) ends[k - 1] = places[b];
+// Ends of `chunks` ranges of pieces, so that the most expensive one costs least.
+Result<std::vector<size_t>> balanced_ends(const nn::Model& model, size_t chunks, std::span<const LayerCost> costs) {
+  if (chunks > costs.size())
+    return fail(ErrorKind::invalid, cat("parallel.stages x parallel.chunks = ", chunks, " parts are more than the ",
+                                        costs.size(), " that the model can be cut into (before layers ",
+                                        layer_list(model, model.cuts()), "): use fewer stages or chunks"));
+  const auto best = partition(costs, {.devices = static_cast<uint32_t>(chunks), .count_transfers = false});
+  if (!best) return tl::unexpected<Error>(best.error());
+  std::vector<size_t> ends;
+  size_t end = 0;
+  for (const int64_t count : layer_counts(costs, *best)) ends.push_back(end += static_cast<size_t>(count));
   return ends;
 }
 
 }  // namespace
+
+std::vector<int64_t> StagePlan::counts() const {
+  std::vector<int64_t> counts;
+  for (const LayerRange& chunk : chunks) counts.push_back(chunk.last - chunk.first);
+  return counts;
+}
 
 std::vector<uint32_t> StagePlan::stage_of() const {
   std::vector<uint32_t> stages(chunks.back().last);
@@ -80,7 +70,13 @@ std::vector<uint32_t> StagePlan::stage_of() const {
 
 Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Schedule> schedule,
                               const std::vector<int64_t>& counts) {
-  const auto ends = counts.empty() ? balanced_ends(model, schedule->chunks) : ends_of(model, counts, schedule->chunks);
+  return plan_stages(model, std::move(schedule), counts, estimated_costs(model));
+}
+
+Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Schedule> schedule,
+                              const std::vector<int64_t>& counts, std::span<const LayerCost> costs) {
+  const auto ends = counts.empty() ? balanced_ends(model, schedule->chunks, costs)
+                                   : ends_of(model, counts, schedule->chunks);
   if (!ends) return tl::unexpected<Error>(ends.error());
   StagePlan plan;
   plan.schedule = std::move(schedule);

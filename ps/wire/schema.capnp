@@ -319,7 +319,8 @@ struct Work {
   begin @5 :Int64;
   count @6 :Int64;
   kind @7 :Kind;
-  lossScale @8 :Float64 = 1;    # of the step's backward pass
+  since @8 :Int64;              # the newest step that the replica began with nothing under way
+  lossScale @9 :Float64 = 1;    # of the step's backward pass
 
   enum Kind {
     train @0;

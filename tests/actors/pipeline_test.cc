@@ -1,6 +1,5 @@
 #include <boost/test/unit_test.hpp>
 
-#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -57,50 +56,6 @@ const std::vector<Pipeline> kSchedules = {{"sequential", 3, 3}, {"gpipe", 3, 4},
                                           {"1f1b", 4, 2},       {"interleaved", 2, 4, 2}, {"zb-h1", 3, 5},
                                           {"zb-h2", 3, 6},      {"zb-v", 2, 4, 2},        {"1f1b", 8, 3}};
 
-/// A stage that fails once, in its n-th call of some kind.
-class FailingStage final : public StageSource {
- public:
-  enum class At { forward, backward_input, backward_weight };
-  FailingStage(std::unique_ptr<StageSource> source, At at, std::shared_ptr<std::atomic<int>> calls_left)
-      : source_(std::move(source)), at_(at), calls_left_(std::move(calls_left)) {}
-
-  const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
-  Tensor forward(const MicroBatch& micro, std::span<const Tensor> weights, Tensor x) override {
-    count(At::forward);
-    return source_->forward(micro, weights, std::move(x));
-  }
-  Tensor backward_input(const MicroBatch& micro, std::span<const Tensor> weights, Tensor dy) override {
-    count(At::backward_input);
-    return source_->backward_input(micro, weights, std::move(dy));
-  }
-  void backward_weight(const MicroBatch& micro, std::span<const Tensor> weights) override {
-    count(At::backward_weight);
-    source_->backward_weight(micro, weights);
-  }
-  Tensor take_gradient(size_t layer) override { return source_->take_gradient(layer); }
-  StepStats take_stats() override { return source_->take_stats(); }
-  void reset() override { source_->reset(); }
-
- private:
-  void count(At at) {
-    if (at == at_ && --*calls_left_ == 0) throw std::runtime_error("the device fell off the bus");
-  }
-  std::unique_ptr<StageSource> source_;
-  At at_;
-  std::shared_ptr<std::atomic<int>> calls_left_;
-};
-
-ClusterParts with_failure(ClusterParts parts, ps::WorkerId where, FailingStage::At at, int call) {
-  auto left = std::make_shared<std::atomic<int>>(call);
-  parts.stage_source = [make = parts.stage_source, where, at,
-                        left](ps::WorkerId worker) -> std::unique_ptr<StageSource> {
-    auto source = make(worker);
-    if (worker != where) return source;
-    return std::make_unique<FailingStage>(std::move(source), at, left);
-  };
-  return parts;
-}
-
 }  // namespace
 
 // With dropout: stages draw what one worker draws.
@@ -152,6 +107,20 @@ BOOST_AUTO_TEST_CASE(ClippingSeesTheNormOfAllStages) {
   for (const ps::Policy& policy : {kSync, kAllReduce})
     check_same(clipped(pipeline_parts(bench, {"1f1b", 3, 4}, {32, 32}, {policy})),
                clipped(bench.parts({32, 32}, {policy})), ps::describe(policy));
+}
+
+// Batch norm sees a micro-batch at a time: one of them is the batch that one worker sees.
+BOOST_AUTO_TEST_CASE(AResnetOfBottlenecksInTwoStagesTrainsAsOneWorkerDoesRecomputedToo) {
+  Bench bench;
+  bench.data.samples = 96;
+  bench.data.features = 64;
+  bench.model = {.kind = "resnet", .input = {1, 8, 8}, .classes = 5, .channels = {4, 4}, .blocks = {1, 1},
+                 .block = "bottleneck"};
+  const Trial one = whole(bench, {8, 8}, {kSync}, 4);
+  for (const char* recompute : {"none", "full"}) {
+    bench.model.recompute = recompute;
+    check_same(in_stages(bench, {"1f1b", 2, 1}, {8, 8}, {kSync}, 4), one, recompute);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(TheSameRunTwiceIsBitIdentical) {
@@ -303,8 +272,10 @@ BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
   BOOST_TEST((seen->in == seen->out));
 }
 
+namespace {
+
 // The embedding is the head's matrix, on the first stage and on the last.
-BOOST_AUTO_TEST_CASE(ATransformerWithTiedWeightsTrainsAsOneWorkerDoes) {
+Bench tied_transformer() {
   Bench bench;
   bench.model = {};
   bench.model.kind = "gpt";
@@ -319,10 +290,60 @@ BOOST_AUTO_TEST_CASE(ATransformerWithTiedWeightsTrainsAsOneWorkerDoes) {
   bench.optimizer = {.name = "adamw", .learning_rate = 0.01};
   bench.own.train = std::make_shared<RandomTokens>(96, 7, 11);
   bench.own.test = std::make_shared<RandomTokens>(32, 7, 11);
+  return bench;
+}
+
+// The embedding by itself, the others otherwise.
+std::vector<ps::Policy> embedding_by(const Bench& bench, ps::Policy embedding, ps::Policy others) {
+  std::vector<ps::Policy> policies(nn::make_model(bench.model).value().layers().size(), others);
+  policies.front() = embedding;
+  return policies;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ATransformerWithTiedWeightsTrainsAsOneWorkerDoes) {
+  const Bench bench = tied_transformer();
   const Trial one = whole(bench, {14}, {kSync}, 6), two = whole(bench, {8, 6}, {kSync}, 6);
   for (const Pipeline& pipeline : {Pipeline{"1f1b", 3, 4}, Pipeline{"zb-h1", 2, 3}, Pipeline{"zb-v", 2, 4, 2}}) {
     check_same(in_stages(bench, pipeline, {14}, {kSync}, 6), one, pipeline.schedule);
     check_same(in_stages(bench, pipeline, {8, 6}, {kSync}, 6), two, cat(pipeline.schedule, ", two replicas"));
+  }
+}
+
+// Both stages keep the layer in step, each with the same stage of the other replica.
+BOOST_AUTO_TEST_CASE(TiedWeightsMayBeAllReduced) {
+  const Bench bench = tied_transformer();
+  const Trial one = whole(bench, {14}, {kSync}, 6), two = whole(bench, {8, 6}, {kSync}, 6);
+  for (const auto& policies : {embedding_by(bench, kAllReduce, kAllReduce), embedding_by(bench, kAllReduce, kSync)})
+    for (const Pipeline& pipeline : {Pipeline{"1f1b", 2, 4}, Pipeline{"zb-h1", 3, 3}, Pipeline{"zb-v", 2, 4, 2}}) {
+      check_same(in_stages(bench, pipeline, {14}, policies, 6), one, pipeline.schedule);
+      check_same(in_stages(bench, pipeline, {8, 6}, policies, 6), two, cat(pipeline.schedule, ", two replicas"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(ClippingCountsAnAllReducedTiedLayerOnce) {
+  const Bench bench = tied_transformer();
+  const auto clipped = [](ClusterParts parts) {
+    parts.coordinator.dealer.max_steps = 4;
+    parts.coordinator.dealer.epochs = 0;
+    parts.coordinator.clip_norm = 0.05;
+    return train(std::move(parts));
+  };
+  const Trial expected = clipped(bench.parts({8, 6}, {kSync}));
+  for (const auto& policies : {embedding_by(bench, kAllReduce, kAllReduce), embedding_by(bench, kAllReduce, kSync)})
+    check_same(clipped(pipeline_parts(bench, {"1f1b", 2, 4}, {8, 6}, policies)), expected, "clipped");
+}
+
+BOOST_AUTO_TEST_CASE(ATiedLayersPolicyMayChangeDuringTheRun) {
+  const Bench bench = tied_transformer();
+  const Trial expected = whole(bench, {8, 6}, {kSync}, 8);
+  for (const bool later : {true, false}) {
+    ClusterParts parts = pipeline_parts(bench, {"1f1b", 2, 4}, {8, 6}, {later ? kSync : kAllReduce});
+    parts.coordinator.dealer.max_steps = 8;
+    parts.coordinator.dealer.epochs = 0;
+    parts.coordinator.changes = {{4, {{"*", later ? kAllReduce : kSync}}}};
+    check_same(train(std::move(parts)), expected, later ? "to all_reduce" : "to sync");
   }
 }
 

@@ -39,7 +39,8 @@ class Settings(Refused):
 
     def test_an_inconsistent_product_names_every_term_and_its_source(self):
         text = self.refuse("parallel.worker_batch=8,4")
-        for part in ("parallel.worker_batch = [8, 4] (command line)", "adds up to 12", "train.batch_size = 16 (x.toml:"):
+        for part in ("parallel.worker_batch = [8, 4] (command line)", "adds up to 12",
+                     "train.batch_size = 16 (x.toml:"):
             self.assertIn(part, text)
 
     def test_no_workers_or_servers(self):
@@ -60,7 +61,8 @@ class Settings(Refused):
 
     def test_a_rule_for_a_layer_that_is_not_there(self):
         self.assertRegex(self.refuse(config=TINY + '[[update]]\nlayers = "conv*"\n'),
-                         r'\[\[update\]\] table 1 \(x\.toml:\d+\): layers = "conv\*" matches no layer of the model, fc1, fc2')
+                         r'\[\[update\]\] table 1 \(x\.toml:\d+\): layers = "conv\*" matches no layer of the model, '
+                         'fc1, fc2')
 
     def test_layers_that_no_rule_names(self):
         self.assertIn("no [[update]] table matches layer fc2", self.refuse("update=fc1:sync"))
@@ -150,7 +152,8 @@ class Data(Refused):
 
     def test_files_that_do_not_belong_together(self):
         self.put("train-labels-idx1-ubyte", idx([39], bytes(39)))
-        self.assertEqual(self.refuse(), "data/train-images-idx3-ubyte holds 40 samples, but data/train-labels-idx1-ubyte "
+        self.assertEqual(self.refuse(),
+                         "data/train-images-idx3-ubyte holds 40 samples, but data/train-labels-idx1-ubyte "
                                         "holds 39 labels: the two files do not belong together; fetch them again")
 
     def test_an_empty_file(self):
@@ -172,7 +175,8 @@ class Data(Refused):
 
     def test_a_batch_larger_than_an_epoch(self):
         self.assertRegex(self.refuse("train.batch_size=64"),
-                         r"train\.batch_size = 64 \(command line\) is more than an epoch: there are 40 training samples in data")
+                         r"train\.batch_size = 64 \(command line\) is more than an epoch: there are 40 training samples "
+                         r"in data")
 
 
 class Places(Refused):
@@ -200,7 +204,8 @@ class NotANumber(Case):
             with self.subTest(layer):
                 done = self.train("update=fc1:sync,*:async", "debug.nan_at_step=3", "debug.nan_worker=1",
                                   f"debug.nan_layer={layer}", run=layer, exit_code=1)
-                self.assertRegex(done.stderr, rf"\Aerror: coordinator: the gradient of layer {layer} on worker 1 in step 3 "
+                self.assertRegex(done.stderr,
+                                 rf"\Aerror: coordinator: the gradient of layer {layer} on worker 1 in step 3 "
                                               r"holds NaN or Inf; .*train\.on_nonfinite.*\n\Z")
                 summary = self.summary(layer)
                 self.assertEqual((summary["outcome"], summary["exit_code"]), ("failed", 1))

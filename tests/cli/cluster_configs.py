@@ -52,7 +52,8 @@ class Commands(Known):
 class Hostfile(Case):
     def test_its_hosts_are_launched_on(self):
         self.write("tiny.toml", TINY)
-        done = self.troupe("launch", "tiny.toml", "--hosts", FOLDER / "hosts.txt", "--keys", "k", "--listen", "10.0.0.1:0",
+        done = self.troupe("launch", "tiny.toml", "--hosts", FOLDER / "hosts.txt", "--keys", "k",
+                           "--listen", "10.0.0.1:0",
                            "--dry-run")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line.split(" -- ")[1].split()[0] for line in done.stdout.splitlines()[1:]],

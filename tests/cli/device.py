@@ -30,7 +30,8 @@ class Device(Case):
         self.train("parallel.device=auto", "train.max_steps=2")
         self.assertEqual(self.summary()["steps"], 2)
         log = (self.folder / "run/log.txt").read_text()
-        self.assertRegex(log, r'parallel\.device = "auto" \(command line\): workers compute on the CPU, since ' + MISSING)
+        self.assertRegex(log,
+                         r'parallel\.device = "auto" \(command line\): workers compute on the CPU, since ' + MISSING)
 
     def test_a_program_without_the_module_says_where_it_looked(self):
         alone = self.folder / "alone"

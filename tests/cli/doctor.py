@@ -34,7 +34,8 @@ class Bench(Case):
         lines = [line.split() for line in done.stdout.splitlines()]
         measured = {tuple(word for word in line if word in ("push", "pull", "tcp", "shm")) for line in lines}
         self.assertEqual({frozenset(pair) for pair in measured if pair},
-                         {frozenset(pair) for pair in (("push", "tcp"), ("pull", "tcp"), ("push", "shm"), ("pull", "shm"))})
+                         {frozenset(pair) for pair in (("push", "tcp"), ("pull", "tcp"), ("push", "shm"),
+                                                       ("pull", "shm"))})
         for line in lines:
             self.assertTrue(any(re.fullmatch(r"[0-9.]+(e[+-]?\d+)?", word) for word in line), line)
 

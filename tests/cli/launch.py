@@ -43,9 +43,11 @@ class Launch(Case):
 
     def begin(self, *arguments, processes=2):
         """A long run that takes steps; its launcher."""
-        process = self.start("train", "tiny.toml", "--processes", processes, "--run-dir", "run", *settings(LONG + arguments),
+        process = self.start("train", "tiny.toml", "--processes", processes, "--run-dir", "run",
+                             *settings(LONG + arguments),
                              stdout=open(self.folder / "out", "w"), stderr=open(self.folder / "err", "w"))
-        self.wait_until(lambda: process.poll() is not None or re.search(r"^step [1-9]", self.said(), re.MULTILINE), "no step")
+        self.wait_until(lambda: process.poll() is not None or re.search(r"^step [1-9]", self.said(), re.MULTILINE),
+                        "no step")
         self.assertIsNone(process.poll(), self.said())
         return process
 
@@ -138,7 +140,8 @@ class Environment(Launch):
     def test_a_network_without_keys_is_refused(self):
         done = self.troupe("launch", "tiny.toml", "--rank", "0", "--size", "2", "--coordinator", "n1:9")
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"\Aerror: the coordinator would listen at \*:9, .*troupe keys .*--insecure-network.*\n\Z")
+        self.assertRegex(done.stderr,
+                         r"\Aerror: the coordinator would listen at \*:9, .*troupe keys .*--insecure-network.*\n\Z")
 
     def test_a_mistake_in_a_hostfile_has_its_line(self):
         self.write("hosts.txt", "a slots=2\nb slots=x\n")
@@ -146,7 +149,8 @@ class Environment(Launch):
                             "error: hosts.txt:2: slots=x: must be from 1 to 65536")
 
     def test_what_would_run_over_ssh_is_shown(self):
-        done = self.troupe("launch", "tiny.toml", "-H", "a:2,ada@b", "--listen", "10.0.0.1:0", "--keys", "k", "--dry-run",
+        done = self.troupe("launch", "tiny.toml", "-H", "a:2,ada@b", "--listen", "10.0.0.1:0", "--keys", "k",
+                           "--dry-run",
                            "--ssh", "ssh -F cfg", "--remote-troupe", "/opt/troupe", "--remote-dir", "/data")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()

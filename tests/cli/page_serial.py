@@ -47,7 +47,8 @@ class Page(Case):
         return [*self.network.before(), "sh", "-c", "exec " + command]
 
     def run_command(self, command, environment=SHORT, timeout_s=100):
-        return subprocess.run(self.words(command), cwd=self.folder, env=self.environment(environment), timeout=timeout_s,
+        return subprocess.run(self.words(command), cwd=self.folder, env=self.environment(environment),
+                              timeout=timeout_s,
                               capture_output=True, text=True)
 
     def begin_command(self, command, name, environment=SHORT):
@@ -83,7 +84,8 @@ class Here(Page):
         folder = self.wait_for(self.run_folders, "no run")[0].name
         here = lambda beginning: the(beginning).replace("sync-<time>", folder)
         self.wait_for(lambda: "server 1" in self.run_command(here("build/troupe status")).stdout, "no server")
-        self.wait_for(lambda: re.search(r"^step [1-9]", (self.folder / "training").read_text(), re.MULTILINE), "no step")
+        self.wait_for(lambda: re.search(r"^step [1-9]", (self.folder / "training").read_text(), re.MULTILINE),
+                      "no step")
         self.assert_well(self.run_command(here("build/troupe stop")))
         self.assertEqual(training.wait(60), 130, (self.folder / "training").read_text())
         self.assertTrue(list((self.folder / "runs" / folder / "checkpoints").iterdir()))
@@ -158,7 +160,8 @@ class InSlurm(Page):
             self.assert_well(done)
             job = re.search(r"Submitted batch job (\d+)", done.stdout).group(1)
             output = self.folder / f"slurm-{job}.out"
-            self.wait_for(lambda: not self.run_command(f"squeue -h -j {job}", conf).stdout.strip(), "it does not end", 100)
+            self.wait_for(lambda: not self.run_command(f"squeue -h -j {job}", conf).stdout.strip(), "it does not end",
+                          100)
             self.assertIn("finished after 20 steps", output.read_text())
             self.assertTrue((self.folder / f"runs/slurm-{job}/summary.json").exists())
             lab.stop()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs over several hosts, network namespaces that the test makes, whose network is cut, one way or both, and loses packets."""
+"""Runs over several hosts, network namespaces that the test makes, whose network is cut, one way or both, and loses
+packets."""
 import json
 import sys
 import time

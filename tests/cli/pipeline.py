@@ -11,6 +11,8 @@ from cluster_runs import Cluster
 from program import TINY
 
 DEEP = TINY.replace("hidden = [8]", "hidden = [8, 7, 6, 5, 4]").replace("workers = 2", "")
+PROFILE_HEADER = ("layer,layers,forward_s,backward_input_s,backward_weight_s,output_bytes,kept_bytes,kept_input_bytes,"
+                  "parameter_bytes")
 STAGES = ("parallel.stages=3", "parallel.micro_batches=4")
 
 
@@ -60,6 +62,34 @@ class Pipelines(Cluster):
         self.train("parallel.stages=2", "parallel.schedule_file=own.csv", config="deep.toml")
         self.close("run", "one")
 
+    def test_stages_that_never_flush_train_the_same_in_two_processes(self):
+        for schedule in ("pipedream", "pipedream-2bw"):
+            settings = (*STAGES, f"parallel.schedule={schedule}")
+            self.train(*settings, run=f"alone-{schedule}", config="deep.toml")
+            done = self.troupe("train", "deep.toml", "--run-dir", f"run-{schedule}", "--processes", 2,
+                               *(word for setting in settings for word in ("--set", setting)))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(self.weights(f"run-{schedule}"), self.weights(f"alone-{schedule}"))
+        steps = [self.summary(f"run-{schedule}")["steps"] for schedule in ("pipedream", "pipedream-2bw")]
+        self.assertEqual(steps[0], 4 * steps[1])
+
+    def test_such_a_run_goes_on_from_its_checkpoint(self):
+        settings = (*STAGES, "parallel.schedule=pipedream", "checkpoint.every_steps=6")
+        self.train(*settings, run="whole", config="deep.toml")
+        self.train("train.max_steps=12", *settings, run="half", config="deep.toml")
+        done = self.troupe("train", "--resume", "half", "--set", "train.max_steps=0")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.weights("half"), self.weights("whole"))
+
+    def test_a_measured_profile_cuts_the_model_in_every_process(self):
+        self.write("deep.toml", DEEP)
+        lines = [f"fc{k},1,{k},0,0,0,0,0,0" for k in range(1, 7)]  # of 21 the last two layers take 11
+        self.write("layers.csv", "\n".join([PROFILE_HEADER, *lines, ""]))
+        done = self.troupe("train", "deep.toml", "--run-dir", "run", "--processes", 2, "--set", "parallel.stages=2",
+                           "--set", "parallel.profile=layers.csv")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("stage 0: fc1 to fc4; stage 1: fc5, fc6", done.stdout + done.stderr)
+
     def test_a_killed_stage_is_replaced_with_its_replica_and_the_run_ends_as_it_should(self):
         slow = ("train.epochs=12", "debug.slow_worker=0", "debug.slow_ms=10")
         self.train("train.epochs=12", *STAGES, run="alone", config="deep.toml")
@@ -98,6 +128,12 @@ class BadInput(Cluster):
     def test_cuts_that_do_not_add_up(self):
         self.refused("parallel.cuts gives out 2 of the model's 6 layers", "parallel.stages=2", "parallel.cuts=[1,1]")
 
+    def test_a_profile_of_another_model_or_none(self):
+        self.refused("no.csv: cannot read the profile", "parallel.stages=2", "parallel.profile=no.csv")
+        self.write("other.csv", "%s\nconv1,1,1,1,1,0,0,0,0\n" % PROFILE_HEADER)
+        self.refused("other.csv (command line): row 1 is of conv1, where this model has fc1", "parallel.stages=2",
+                     "parallel.profile=other.csv")
+
     def test_a_schedule_that_never_ends_or_lacks_a_backward(self):
         self.write("circle.csv", "F0,B1,F1,B0\nF0,B1,F1,B0\n")
         self.refused("circle.csv", "parallel.stages=2", "parallel.schedule_file=circle.csv")
@@ -108,6 +144,18 @@ class BadInput(Cluster):
     def test_a_replica_that_would_shrink(self):
         self.refused("elastic.on_loss = \"shrink\" (command line): a replica cannot go on without one of its stages",
                      "parallel.stages=2", "elastic.on_loss=shrink")
+
+    def test_what_an_asynchronous_schedule_cannot_wait_for(self):
+        stages = ("parallel.stages=2", "parallel.schedule=pipedream")
+        self.refused("[[update]] table 1 (command line) makes * async", *stages, "update=*:async")
+        self.refused("train.clip_norm = 1.0 (command line) clips by the norm of the gradients of all stages", *stages,
+                     "train.clip_norm=1")
+        self.refused("train.on_nonfinite = \"skip\" (command line) is a decision of all stages", *stages,
+                     "train.on_nonfinite=skip")
+        self.refused("precision.loss_scale = \"dynamic\" (command line) is a decision of all stages on each step", *stages,
+                     "precision.activations=f16", "precision.loss_scale=dynamic")
+        self.refused("parallel.strict_schedule = true (command line)", *stages, "parallel.strict_schedule=true")
+        self.refused("is no multiple of parallel.micro_batches = 5 (command line)", *stages, "parallel.micro_batches=5")
 
     def test_clipping_of_what_is_pushed_at_once(self):
         self.refused("train.clip_norm = 1.0 (command line) clips by the norm of the whole gradient", "parallel.stages=2",

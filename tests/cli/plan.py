@@ -75,6 +75,14 @@ class Planning(Planner):
         self.assertIn("it does NOT fit", text)
         self.assertRegex(text, "(?m)^limit +memory$")
 
+    def test_a_resnet_for_large_images_is_planned_without_images(self):
+        done = self.troupe("plan", root / "configs/planned/resnet50_224.toml",
+                           "--hardware", root / "configs/hardware/node_8gpu.toml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^model +resnet, 25\.6 M parameters")
+        self.assertIn("8 x 1 x 1", done.stdout)
+        self.assertIn("; it fits", done.stdout)
+
     def test_all_compositions_are_compared(self):
         text = self.plan("--hardware", LAPTOP, "--search")
         self.assertIn("2 x 1 x 1", text)

@@ -69,7 +69,8 @@ class Output(Case):
         self.assertEqual(self.summary()["outcome"], "finished")
 
     def test_a_run_without_standard_streams_keeps_its_files_clean(self):
-        done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", build / "troupe", "train", "tiny.toml", "--run-dir",
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", build / "troupe", "train", "tiny.toml",
+                               "--run-dir",
                                "run"], cwd=self.folder, env=self.environment(), timeout=60)
         self.assertEqual(done.returncode, 0)
         for name in ("log.txt", "metrics.csv", "metrics.jsonl"):

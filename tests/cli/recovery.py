@@ -99,7 +99,8 @@ class Superseded(Recovery):
 
 class LostServer(Cluster):
     def test_it_goes_on_from_the_newest_checkpoint_and_what_it_lost_is_reported(self):
-        address = self.coordinate("train.epochs=60", "checkpoint.every_steps=8", "update=fc1:sync,*:async", *SLOW, nodes=3)
+        address = self.coordinate("train.epochs=60", "checkpoint.every_steps=8", "update=fc1:sync,*:async", *SLOW,
+                                  nodes=3)
         self.node(address, 0, "--takes", "workers")
         servers = [self.node(address, place, "--takes", "servers") for place in (1, 2)]
         self.wait_for(lambda: self.status()["step"] >= 20)

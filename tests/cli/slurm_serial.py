@@ -30,7 +30,8 @@ class Srun(Case):
         self.write("tiny.toml", TINY)
 
     def srun(self, tasks, *arguments):
-        return subprocess.run(["srun", "--ntasks", str(tasks), "--chdir", self.folder, *arguments], cwd=self.folder, timeout=100,
+        return subprocess.run(["srun", "--ntasks", str(tasks), "--chdir", self.folder, *arguments], cwd=self.folder,
+                              timeout=100,
                               env=self.environment({"SLURM_CONF": self.slurm.environment["SLURM_CONF"]}),
                               capture_output=True, text=True)
 

@@ -45,7 +45,8 @@ class Options(Case):
         for mode in ("sync", "async"):  # 50 samples: under sync each epoch ends with a short step
             with self.subTest(mode):
                 done = self.train("data.samples=50", f"update={mode}", run=mode)
-                self.assertEqual(re.findall(r"step (\d+)/(\d+)  epoch 2/2", done.stdout)[-1], ("8", "8") if mode == "sync"
+                self.assertEqual(re.findall(r"step (\d+)/(\d+)  epoch 2/2", done.stdout)[-1],
+                                 ("8", "8") if mode == "sync"
                                  else (str(self.summary(mode)["steps"]),) * 2)
 
     def test_workers_may_take_different_shares(self):
@@ -64,7 +65,8 @@ class Options(Case):
 
     def test_threads_do_not_change_the_result(self):
         for threads in (1, 2):
-            self.train(f"parallel.threads_per_worker={threads}", "model.hidden=64,32", "data.features=64", run=f"t{threads}")
+            self.train(f"parallel.threads_per_worker={threads}", "model.hidden=64,32", "data.features=64",
+                       run=f"t{threads}")
         self.assertEqual(self.summary("t1")["steps"], self.summary("t2")["steps"])
         self.assertAlmostEqual(self.summary("t1")["train_loss"], self.summary("t2")["train_loss"], places=4)
 
@@ -127,7 +129,8 @@ class Replay(Case):
     def test_a_missing_run_is_named(self):
         for option in ("--replay", "--resume"):
             self.assert_refused(self.troupe("train", option, "nowhere"),
-                                f"error: {option} nowhere: there is no such folder; name a run's, as in runs/NAME-<time>")
+                                f"error: {option} nowhere: there is no such folder; name a run's, as in "
+                                "runs/NAME-<time>")
 
     def test_a_folder_that_is_no_run_is_named(self):
         (self.folder / "empty").mkdir()

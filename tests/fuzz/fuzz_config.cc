@@ -41,7 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto again = ps::load_config({.file_name = kName, .file_text = resolved});
   TROUPE_CHECK(again.has_value(), (again ? "" : again.error().message), '\n', resolved);
   TROUPE_CHECK(ps::resolved_toml(again->config) == resolved);
-  const auto told = ps::load_config({.file_name = kName, .file_text = ps::resolved_toml(loaded->config, &loaded->sources)});
+  const auto told =
+      ps::load_config({.file_name = kName, .file_text = ps::resolved_toml(loaded->config, &loaded->sources)});
   TROUPE_CHECK(told.has_value(), (told ? "" : told.error().message));
   TROUPE_CHECK(ps::resolved_toml(told->config) == resolved);
   return 0;

@@ -141,6 +141,99 @@ void check_broadcast(const Kind& kind) {
   });
 }
 
+// Rank 0 hands something to each of the others, twice: it comes in order.
+void check_send_and_receive(const Kind& kind) {
+  check_all_ok(kind, [](int size, std::vector<std::string>& wrong) {
+    return [size, &wrong](Rank at, int rank) -> Status {
+      std::string& text = wrong[static_cast<size_t>(rank)];
+      for (int other = 1; other < size; ++other) {
+        if (rank != 0 && rank != other) continue;
+        Tensor first = at.place(values(rank, 33)), second = at.place(values(rank + 10, 1000));
+        if (rank == 0) {
+          TROUPE_TRY(at.group.send(first, other));
+          TROUPE_TRY(at.group.send(second, other));
+          continue;
+        }
+        TROUPE_TRY(at.group.receive(first, 0));
+        TROUPE_TRY(at.group.receive(second, 0));
+        compare(
+            at.fetch(first), [](int64_t i) { return value(0, i); }, text);
+        compare(
+            at.fetch(second), [](int64_t i) { return value(10, i); }, text);
+      }
+      return {};
+    };
+  });
+}
+
+// A ring, which calls that wait for each other could not make, around an all_reduce.
+void check_group_of_calls(const Kind& kind) {
+  check_all_ok(kind, [](int size, std::vector<std::string>& wrong) {
+    return [size, &wrong](Rank at, int rank) -> Status {
+      const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+      const Tensor mine = at.place(values(rank, 500));
+      Tensor theirs = at.place(Tensor::zeros({500})), total = at.place(values(rank, 70));
+      at.group.begin_group();
+      if (size > 1) TROUPE_TRY(at.group.receive(theirs, before));
+      TROUPE_TRY(at.group.all_reduce(total, total));
+      if (size > 1) TROUPE_TRY(at.group.send(mine, next));
+      TROUPE_TRY(at.group.end_group());
+      std::string& text = wrong[static_cast<size_t>(rank)];
+      compare(
+          at.fetch(total), [&](int64_t i) { return sum(size, i); }, text);
+      if (size > 1)
+        compare(
+            at.fetch(theirs), [&](int64_t i) { return value(before, i); }, text);
+      return {};
+    };
+  });
+}
+
+// Both of the pair hear it, the others nothing, and the group goes on.
+void check_pair_that_disagrees(const Kind& kind) {
+  for (int size : kind.sizes) {
+    if (size < 2) continue;
+    std::vector<std::string> wrong(static_cast<size_t>(size));
+    const auto statuses = on_ranks(kind.device, size, [&](Rank at, int rank) -> Status {
+      Status first;
+      Tensor t = at.place(values(rank, rank == 1 ? 6 : 5));
+      if (rank == 0) first = at.group.send(t, 1);
+      if (rank == 1) first = at.group.receive(t, 0);
+      Tensor even = at.place(values(rank, 100));
+      if (const Status again = at.group.all_reduce(even, even); !again) return again;
+      compare(
+          at.fetch(even), [&](int64_t i) { return sum(size, i); }, wrong[static_cast<size_t>(rank)]);
+      return first;
+    });
+    for (size_t rank = 0; rank < statuses.size(); ++rank) {
+      BOOST_TEST(statuses[rank].has_value() == (rank > 1));
+      if (rank > 1) continue;
+      BOOST_TEST((statuses[rank].error().kind == ErrorKind::invalid));
+      BOOST_TEST(statuses[rank].error().message == "rank 0 sends 5 x F32 to rank 1, who receives 6 x F32");
+    }
+    for (const std::string& text : wrong) BOOST_TEST(text == "");
+  }
+}
+
+// Rank 0 never comes; whoever sends to it or receives from it ends with the reason.
+void check_abort_of_pairs(const Kind& kind) {
+  for (int size : kind.sizes) {
+    if (size < 2) continue;
+    const auto statuses = on_ranks(kind.device, size, [&](Rank at, int rank) -> Status {
+      Tensor t = at.place(values(rank, 10));
+      if (rank % 2 == 1) return at.group.send(t, 0);
+      if (rank > 0) return at.group.receive(t, 0);
+      at.group.abort("rank 0 has had enough");
+      return fail(ErrorKind::cancelled, "rank 0 has had enough");
+    });
+    for (const Status& status : statuses) {
+      BOOST_TEST_REQUIRE(!status.has_value());
+      BOOST_TEST((status.error().kind == ErrorKind::cancelled));
+      BOOST_TEST(status.error().message.find("rank 0 has had enough") != std::string::npos);
+    }
+  }
+}
+
 // All ranks hear the same, and the group goes on.
 void check_disagreement(const Kind& kind) {
   for (int size : kind.sizes) {
@@ -191,6 +284,16 @@ BOOST_AUTO_TEST_SUITE(communicator)
 BOOST_AUTO_TEST_CASE(ThreadRanksAllReduce) { check_all_reduce(threads()); }
 BOOST_AUTO_TEST_CASE(ThreadRanksReduceScatterAndAllGather) { check_reduce_scatter_and_all_gather(threads()); }
 BOOST_AUTO_TEST_CASE(ThreadRanksBroadcast) { check_broadcast(threads()); }
+BOOST_AUTO_TEST_CASE(ThreadRanksSendAndReceive) { check_send_and_receive(threads()); }
+BOOST_AUTO_TEST_CASE(ThreadRanksDoAGroupOfCallsTogether) { check_group_of_calls(threads()); }
+BOOST_AUTO_TEST_CASE(ThreadRanksHearThatAPairDisagrees) { check_pair_that_disagrees(threads()); }
+BOOST_AUTO_TEST_CASE(ThreadRanksThatSendEndWithTheReasonOfAnAbort) { check_abort_of_pairs(threads()); }
+BOOST_AUTO_TEST_CASE(ASendToItselfIsRefused) {
+  const auto statuses = on_ranks(DeviceKind::cpu, 2, [](Rank at, int rank) -> Status {
+    return at.group.send(values(rank, 5), rank);
+  });
+  BOOST_TEST(statuses[1].error().message == "rank 1 calls send of 5 x F32 to rank 1 with itself as the other rank");
+}
 BOOST_AUTO_TEST_CASE(ThreadRanksHearThatTheyDisagree) { check_disagreement(threads()); }
 BOOST_AUTO_TEST_CASE(ThreadRanksEndWithTheReasonOfAnAbort) { check_abort(threads()); }
 
@@ -199,6 +302,10 @@ BOOST_AUTO_TEST_CASE(NcclReduceScattersAndAllGathers, TROUPE_GPU_TEST(1)) {
   check_reduce_scatter_and_all_gather(nccl());
 }
 BOOST_AUTO_TEST_CASE(NcclBroadcasts, TROUPE_GPU_TEST(1)) { check_broadcast(nccl()); }
+BOOST_AUTO_TEST_CASE(NcclSendsAndReceives, TROUPE_GPU_TEST(2)) { check_send_and_receive(nccl()); }
+BOOST_AUTO_TEST_CASE(NcclDoesAGroupOfCallsTogether, TROUPE_GPU_TEST(1)) { check_group_of_calls(nccl()); }
+BOOST_AUTO_TEST_CASE(NcclRanksHearThatAPairDisagrees, TROUPE_GPU_TEST(2)) { check_pair_that_disagrees(nccl()); }
+BOOST_AUTO_TEST_CASE(NcclRanksThatSendEndWithTheReasonOfAnAbort, TROUPE_GPU_TEST(2)) { check_abort_of_pairs(nccl()); }
 BOOST_AUTO_TEST_CASE(NcclRanksHearThatTheyDisagree, TROUPE_GPU_TEST(2)) { check_disagreement(nccl()); }
 BOOST_AUTO_TEST_CASE(NcclRanksEndWithTheReasonOfAnAbort, TROUPE_GPU_TEST(2)) { check_abort(nccl()); }
 

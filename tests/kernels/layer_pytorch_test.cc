@@ -4,12 +4,15 @@
 #include <tests/support/fixture.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/batch_norm.h>
+#include <troupe/kernels/nn/causal_attention.h>
 #include <troupe/kernels/nn/conv.h>
 #include <troupe/kernels/nn/embedding.h>
 #include <troupe/kernels/nn/layer_norm.h>
 #include <troupe/kernels/nn/linear.h>
 #include <troupe/kernels/nn/loss.h>
 #include <troupe/kernels/nn/pool.h>
+#include <troupe/kernels/nn/positions.h>
+#include <troupe/kernels/nn/swiglu.h>
 
 using namespace troupe;
 using nn::Activation;
@@ -77,6 +80,16 @@ nn::Conv2d conv_of(const test::FixtureCase& example) {
       {.stride = std::stoll(example.setting("stride")), .padding = std::stoll(example.setting("padding"))}};
 }
 
+void check_embedding(const test::FixtureCase& example) {
+  for (DType dtype : {DType::f64, DType::f32}) {
+    const Outcome outcome = run(nn::Embedding(5, 3), flat(example, {"weight"}, dtype),
+                                test::as(DType::i32, example.tensor("indices")),
+                                test::as(dtype, example.tensor("output_gradient")));
+    BOOST_TEST(difference(outcome.y, example.tensor("output"), tolerance_of(dtype)) == "");
+    BOOST_TEST(difference(outcome.gradient, example.tensor("weight_gradient"), tolerance_of(dtype)) == "");
+  }
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(layers_against_pytorch)
@@ -126,15 +139,24 @@ BOOST_AUTO_TEST_CASE(BatchNormAgreesAndSoDoItsStatisticsAfterAStep) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(EmbeddingAgrees) {
-  const auto& example = recorded("embedding");
-  for (DType dtype : {DType::f64, DType::f32}) {
-    const Outcome outcome = run(nn::Embedding(5, 3), flat(example, {"weight"}, dtype),
-                                test::as(DType::i32, example.tensor("indices")),
-                                test::as(dtype, example.tensor("output_gradient")));
-    BOOST_TEST(difference(outcome.y, example.tensor("output"), tolerance_of(dtype)) == "");
-    BOOST_TEST(difference(outcome.gradient, example.tensor("weight_gradient"), tolerance_of(dtype)) == "");
+BOOST_AUTO_TEST_CASE(AttentionAgreesWithAndWithoutRotaryPositions) {
+  for (const char* name : {"attention", "rotary_attention"}) {
+    const auto& example = recorded(name);
+    check(nn::CausalAttention(std::stoll(example.setting("heads")), example.number("rotary_base")), example, {});
   }
+}
+
+BOOST_AUTO_TEST_CASE(SwiGluAndTheOtherGeluAgree) {
+  check(nn::SwiGlu(), recorded("swiglu"), {});
+  check(nn::ActivationLayer(Activation::gelu_tanh), recorded("gelu_tanh"), {});
+}
+
+BOOST_AUTO_TEST_CASE(PositionsAgreeInASequenceShorterThanTheContext) {
+  check(nn::Positions(5, 4, 0.02), recorded("positions"), {"weight"});
+}
+
+BOOST_AUTO_TEST_CASE(EmbeddingAgrees) {
+  for (const char* name : {"embedding", "token_embedding"}) check_embedding(recorded(name));
 }
 
 BOOST_AUTO_TEST_CASE(SoftmaxCrossEntropyAgrees) {

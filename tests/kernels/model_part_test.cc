@@ -125,6 +125,15 @@ const ModelSpec kMlp{
 const ModelSpec kCnn{.kind = "cnn", .input = {2, 8, 8}, .classes = 3, .hidden = {5}, .channels = {3, 4}};
 const ModelSpec kResnet{.kind = "resnet", .input = {1, 6, 6}, .classes = 3, .channels = {3, 4}, .blocks = {1, 2}};
 
+ModelSpec bottlenecks(const char* recompute) {
+  ModelSpec spec = kResnet;
+  spec.input = {1, 15, 15};
+  spec.block = "bottleneck";
+  spec.stem = "large";
+  spec.recompute = recompute;
+  return spec;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(model_part)
@@ -153,6 +162,19 @@ BOOST_AUTO_TEST_CASE(AResidualBlockIsNotCut) {
   for (size_t layer = 1; layer < resnet.model->layers().size(); ++layer)
     if (!std::ranges::binary_search(cuts, layer))
       BOOST_CHECK_THROW(nn::ModelPart(resnet.model, 0, layer), std::exception);
+}
+
+BOOST_AUTO_TEST_CASE(BottlenecksBehindALargeStemAreCutBetweenThemRecomputedToo) {
+  for (const char* recompute : {"none", "full"}) {
+    const Fixture resnet(bottlenecks(recompute));
+    const std::vector<size_t> cuts = resnet.model->cuts();
+    std::vector<std::string> names;
+    for (const size_t layer : cuts) names.push_back(resnet.model->layers()[layer].name);
+    for (const char* begin : {"group1_block1_conv1", "group2_block1_conv1", "group2_block2_conv1", "fc"})
+      BOOST_TEST(std::ranges::count(names, begin) == 1, begin);
+    BOOST_TEST(std::ranges::count(names, "group2_block1_conv2") == 0);
+    resnet.check_equal(cuts, {6});
+  }
 }
 
 ModelSpec small_gpt() {

@@ -28,6 +28,36 @@ ModelSpec small_cnn() {
 ModelSpec small_resnet() {
   return {.kind = "resnet", .input = {1, 6, 6}, .classes = 3, .channels = {3, 4}, .blocks = {1, 2}};
 }
+ModelSpec small_bottleneck() {
+  return {.kind = "resnet",
+          .input = {2, 15, 13},
+          .classes = 3,
+          .channels = {2, 3},
+          .blocks = {1, 2},
+          .block = "bottleneck",
+          .stem = "large"};
+}
+ModelSpec image_net(const std::string& block, std::vector<int64_t> blocks) {
+  return {.kind = "resnet",
+          .input = {3, 224, 224},
+          .classes = 1000,
+          .channels = {64, 128, 256, 512},
+          .blocks = std::move(blocks),
+          .block = block,
+          .stem = "large"};
+}
+
+int64_t parameters_of(const nn::Model& model) {
+  int64_t count = 0;
+  for (size_t layer = 0; layer < model.layers().size(); ++layer) count += model.parameters(layer);
+  return count;
+}
+
+int64_t work_of(const nn::Model& model) {
+  int64_t work = 0;
+  for (size_t layer = 0; layer < model.layers().size(); ++layer) work += model.work(layer);
+  return work;
+}
 
 // A model in double precision with a batch of five samples.
 struct Example {
@@ -130,6 +160,33 @@ BOOST_AUTO_TEST_CASE(ResnetGradientsAreRight) {
   check_gradients(small_resnet());
 }
 
+BOOST_AUTO_TEST_CASE(BottlenecksBehindALargeStemHaveTheRightGradients) {
+  check_gradients(small_bottleneck());
+  check_gradients(with(small_bottleneck(), &ModelSpec::activation, "gelu"));
+}
+
+BOOST_AUTO_TEST_CASE(ResnetsForImageNetHaveThePublishedSizes) {
+  const nn::Model small = built(image_net("basic", {2, 2, 2, 2}));
+  const nn::Model large = built(image_net("bottleneck", {3, 4, 6, 3}));
+  BOOST_TEST(parameters_of(small) == 11'689'512);
+  BOOST_TEST(parameters_of(large) == 25'557'032);
+  // 1.81 and 4.09 G multiply-adds in convolutions and logits; norms, activations and pools make a few more.
+  BOOST_TEST(std::abs(static_cast<double>(work_of(small)) / 1.81e9 - 1) < 0.02);
+  BOOST_TEST(std::abs(static_cast<double>(work_of(large)) / 4.09e9 - 1) < 0.03);
+  BOOST_TEST((large.shape_at(2) == Shape{64, 56, 56}));
+}
+
+BOOST_AUTO_TEST_CASE(RecomputedResidualBlocksGiveTheSameGradientsBitForBit) {
+  for (const ModelSpec& spec : {small_resnet(), small_bottleneck()})
+    for (const char* recompute : {"full", "every_n"}) {
+      Example kept(spec), again(with(spec, &ModelSpec::recompute, recompute));
+      const auto expected = kept.gradients(), actual = again.gradients();
+      for (size_t layer = 0; layer < expected.size(); ++layer)
+        BOOST_TEST(test::same_bits(actual[layer], expected[layer]),
+                   recompute << ", " << kept.model.layers()[layer].name);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(GradientsComeInTheirOrderAndThoseOfLargeLayersFirstLayerFirstAtTheEnd) {
   for (const auto& [spec, order] : {std::pair(small_mlp(), std::vector<size_t>{0, 1, 2}),
                                     std::pair(small_cnn(), std::vector<size_t>{1, 0, 2, 3})}) {
@@ -154,6 +211,11 @@ BOOST_AUTO_TEST_CASE(LayersHaveTheNamesAndShapesOfTheirKind) {
                                 "group2_block1_bn1", "group2_block1_conv2", "group2_block1_bn2",
                                 "group2_block1_shortcut", "group2_block1_shortcut_bn", "group2_block2_conv1",
                                 "group2_block2_bn1", "group2_block2_conv2", "group2_block2_bn2", "fc"}));
+  const auto bottleneck = layer_names(built(small_bottleneck()));
+  BOOST_TEST(std::vector(bottleneck.begin() + 2, bottleneck.begin() + 10) ==
+             (std::vector<std::string>{"group1_block1_conv1", "group1_block1_bn1", "group1_block1_conv2",
+                                       "group1_block1_bn2", "group1_block1_conv3", "group1_block1_bn3",
+                                       "group1_block1_shortcut", "group1_block1_shortcut_bn"}));
   const LayerSpec fc1 = built(small_cnn()).layers()[2];
   BOOST_TEST(fc1.params[0].name == "fc1.weight");
   BOOST_TEST((fc1.params[0].shape == Shape{5, 16}));
@@ -248,6 +310,8 @@ BOOST_AUTO_TEST_CASE(SettingsOutOfRangeAreRefusedByName) {
   check_refused(with(small_cnn(), &ModelSpec::channels, {3, -1}), "model.channels[1]");
   check_refused(with(small_cnn(), &ModelSpec::kernel, 4), "model.kernel");
   check_refused(with(small_resnet(), &ModelSpec::blocks, {1, 0}), "model.blocks[1]");
+  check_refused(with(small_resnet(), &ModelSpec::block, "dense"), "model.block");
+  check_refused(with(small_resnet(), &ModelSpec::stem, "deep"), "model.stem");
 }
 
 BOOST_AUTO_TEST_CASE(SettingsThatDoNotFitEachOtherOrTheDataAreRefused) {

@@ -95,7 +95,8 @@ BOOST_AUTO_TEST_CASE(ManyThreadsRecordWhileAnotherReads) {
   while (seen < 9000) {
     seen = 0;
     for (const auto& row : trace.rows()) {
-      for (size_t i = 0; i < row.events.size(); ++i) BOOST_REQUIRE((row.events[i].begin == at(static_cast<int64_t>(i))));
+      for (size_t i = 0; i < row.events.size(); ++i)
+        BOOST_REQUIRE((row.events[i].begin == at(static_cast<int64_t>(i))));
       seen += row.events.size();
     }
   }

@@ -112,8 +112,9 @@ mode = "all_reduce"
 }
 
 BOOST_AUTO_TEST_CASE(TheRulesOfTheFirstStepAreNeeded) {
-  BOOST_TEST(error_of("[[update]]\nfrom_step = 5\n") ==
-             "no [[update]] table says how the run begins: the first one has from_step = 5: add tables without from_step");
+  BOOST_TEST(
+      error_of("[[update]]\nfrom_step = 5\n") ==
+      "no [[update]] table says how the run begins: the first one has from_step = 5: add tables without from_step");
   BOOST_TEST(error_of("[[update]]\nfrom_step = -1\n").find("must be 0 or more") != std::string::npos);
 }
 

@@ -158,6 +158,24 @@ BOOST_AUTO_TEST_CASE(APartialOfAnOlderGenerationOrAStepLongPastDecidesNothing) {
   BOOST_TEST(run.said<Verdict>().empty());
 }
 
+BOOST_AUTO_TEST_CASE(PartialsOfStepsThatNobodyWasDealtTakeNoMemoryAndHideNone) {
+  Run run({Mode::all_reduce});
+  run.options.clip_norm = 1;
+  run.spawn();
+  run.join();
+  run.hear(run.worker(0), WorkRequest{1});
+  run.hear(run.worker(1), WorkRequest{1});
+  for (Step step = 100; step < 110; ++step) run.hear(run.worker(1), Partial{step, 4, true, ""});
+  const size_t bytes = run.core->image().size();
+  for (Step step = 110; step < 2000; ++step) run.hear(run.worker(1), Partial{step, 4, true, ""});
+  BOOST_TEST(run.core->image().size() == bytes);
+  run.hear(run.worker(1), Partial{-1, 4, true, ""});
+  BOOST_TEST(run.core->image().size() == bytes);
+  BOOST_TEST(run.said<Verdict>().empty());
+  run.hear(run.worker(0), Partial{0, 4, true, ""});
+  BOOST_TEST(run.said<Verdict>().size() == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(WhenADroppedWorkerWasTheFurthestTheOthersGoOnFromThere) {
   Run run(kAsync);
   run.options.on_loss = OnLoss::shrink;

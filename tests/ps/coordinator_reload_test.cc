@@ -28,6 +28,18 @@ class World : public CoordinatorWorld {
     return {std::move(folder), step, {{slice_of(s), Tensor::zeros({32}), {}, updates}}};
   }
   void lose(ServerId s) { hear(kNode, Down{server(s), "killed"}); }
+  /// Server 0 is lost and goes on from the checkpoint of step `from`.
+  void lose_and_reload(Step from) {
+    lose(0);
+    take(core->reloaded(server(0), reload_of(0, from, 0)));
+    for (const Spawn& spawn : said<Spawn>()) hear(kNode, SpawnAck{spawn.who});
+    join();
+  }
+  std::vector<int64_t> updates_lost() const {
+    std::vector<int64_t> counts;
+    for (const LostRange& range : lost()) counts.push_back(range.updates_lost);
+    return counts;
+  }
   std::vector<ReloadRequest> asked() { return std::exchange(all.reloads, {}); }
   std::vector<LostRange> lost() const { return core->status().lost; }
 };
@@ -107,10 +119,87 @@ BOOST_AUTO_TEST_CASE(ALossIsCountedOnceWhenTheServerIsLostAgain) {
     for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
     w.join();
   }
-  std::vector<int64_t> counts;
-  for (const LostRange& range : w.lost()) counts.push_back(range.updates_lost);
-  BOOST_TEST((counts == std::vector<int64_t>{1, 0, 1, 0}));
+  BOOST_TEST((w.updates_lost() == std::vector<int64_t>{1, 0, 1, 0}));
   BOOST_TEST(holds(w.all.events.at(1), "there is no checkpoint yet: server 0 goes on from the first parameters"));
+}
+
+BOOST_AUTO_TEST_CASE(AServerThatIsLostAgainAndGoesBackFurtherLosesWhatLiesBetween) {
+  World w(kSync);
+  w.options.max_restarts = 5;
+  w.options.checkpoint_every_steps = 2;
+  w.options.dealer.epochs = 2;
+  w.begin();
+  uint64_t number = 1;
+  const auto step = [&] {
+    const auto a = w.ask(0, number), b = w.ask(1, number);
+    BOOST_REQUIRE(a && b);
+    w.finish(0, *a), w.finish(1, *b);
+    ++number;
+  };
+  const auto checkpoint = [&] {
+    BOOST_REQUIRE(!w.ask(0, number) && !w.ask(1, number));
+    w.answer_snapshots();
+    w.take(w.core->checkpoint_written({}));
+  };
+  step(), step(), checkpoint();
+  step(), step(), checkpoint();
+  step();
+  w.lose_and_reload(4);  // holds 0..3
+  w.ask(0, number), w.ask(1, number);
+  w.lose_and_reload(2);  // step 5 is lost, and 2 and 3: the newest cannot be read any more
+  BOOST_TEST((w.updates_lost() == std::vector<int64_t>{1, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(ACheckpointAfterALossLacksWhatWasLostAndItIsNotCountedAgain) {
+  World w(kSync);
+  w.options.max_restarts = 5;
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  const auto first = w.ask(0, 1), second = w.ask(1, 1);
+  w.finish(0, *first), w.finish(1, *second);
+  w.lose_and_reload(0);
+  const uint64_t number = w.take_steps(2);  // to the boundary
+  w.answer_snapshots();
+  w.take(w.core->checkpoint_written({}));
+  BOOST_REQUIRE(w.ask(0, number));
+  w.lose_and_reload(2);
+  BOOST_TEST((w.updates_lost() == std::vector<int64_t>{1, 1}));
+}
+
+BOOST_AUTO_TEST_CASE(ALayerThatTookEachPushForItselfForAWhileLosesPushes) {
+  World w(kSync);
+  w.options.max_restarts = 5;
+  w.begin();
+  const auto first = w.ask(0, 1), second = w.ask(1, 1);
+  w.finish(0, *first), w.finish(1, *second);
+  uint64_t number = 2;
+  for (const Policy policy : {kAsync, kSync}) {
+    BOOST_REQUIRE(w.core->change_policies({{"*", policy}}));
+    w.ask(0, number), w.ask(1, number);  // the boundary
+    w.join();
+    const auto work = w.said<Work>();
+    BOOST_TEST_REQUIRE(work.size() == 2u);
+    w.finish(0, work[0]), w.finish(1, work[1]);
+    ++number;
+  }
+  w.lose_and_reload(0);
+  BOOST_TEST((w.updates_lost() == std::vector<int64_t>{6}));  // three steps of two workers
+}
+
+BOOST_AUTO_TEST_CASE(NothingIsDecidedOnAStepWhileAServerIsOnItsWayBack) {
+  World w(kSync);
+  w.options.clip_norm = 2.5;
+  w.begin();
+  const auto first = w.ask(0, 1), second = w.ask(1, 1);
+  w.finish(0, *first), w.finish(1, *second);
+  w.lose(0);
+  w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0)));
+  w.hear(w.server(1), Partial{0, 25});
+  BOOST_TEST(w.said<Verdict>().empty());
+  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+  w.join();
+  w.hear(w.server(1), Partial{0, 25});
+  BOOST_TEST(w.said<Verdict>().size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(ACoordinatorThatIsStartedAgainReadsTheCheckpointOnceMoreAndReportsNothingTwice) {
@@ -145,20 +234,34 @@ BOOST_AUTO_TEST_CASE(AStepBeforeTheLossIsDecidedWithoutTheServerThatWasLost) {
   World w(kSync);
   w.options.clip_norm = 2.5;
   w.begin();
-  BOOST_REQUIRE(w.ask(0, 1));
-  BOOST_REQUIRE(w.ask(1, 1));
-  w.lose(0);
-  w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0)));
-  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
-  w.join();
+  const auto first = w.ask(0, 1), second = w.ask(1, 1);
+  w.finish(0, *first), w.finish(1, *second);
+  BOOST_REQUIRE(w.ask(0, 2));
+  w.lose_and_reload(0);
   w.hear(w.server(1), Partial{0, 25});
   const auto verdicts = w.said<Verdict>();
   BOOST_TEST_REQUIRE(verdicts.size() == 1u);
   BOOST_TEST(verdicts[0].scale == 0.5);
-  w.hear(w.server(1), Partial{1, 25});
+  w.hear(w.server(1), Partial{2, 25});
   BOOST_TEST(w.said<Verdict>().empty());
-  w.hear(w.server(0), Partial{1, 0});
+  w.hear(w.server(0), Partial{2, 0});
   BOOST_TEST(w.said<Verdict>().size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(AStepIsSkippedThoughOnlyTheServerThatWasLostKnewWhy) {
+  World w(kSync);
+  w.options.skip_non_finite = true;
+  w.begin();
+  const auto first = w.ask(0, 1);
+  BOOST_REQUIRE(w.ask(1, 1));
+  w.finish(0, *first);
+  w.lose_and_reload(0);
+  w.hear(w.server(1), Partial{0, 25});
+  BOOST_TEST(w.said<Verdict>().empty());  // worker 1 has not said what it knows
+  w.hear(w.worker(1), WorkDone{1, Work::Kind::train, 0, {1, 1, 2}, 0, 0, 0, 0, 0, "layer fc1"});
+  const auto verdicts = w.said<Verdict>();
+  BOOST_TEST_REQUIRE(verdicts.size() == 1u);
+  BOOST_TEST(verdicts[0].skip);
 }
 
 BOOST_AUTO_TEST_CASE(WithoutACheckpointThatCanBeReadTheRunEnds) {

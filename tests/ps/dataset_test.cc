@@ -119,6 +119,21 @@ BOOST_AUTO_TEST_CASE(ASyntheticSetThatNoMemoryHoldsIsRefused) {
   BOOST_TEST(load_dataset(options).error().message.find("data.classes = 2147483648") != std::string::npos);
   options.classes = (int64_t{1} << 31) - 1;
   BOOST_TEST(load_dataset(options).error().message.find("2^40") != std::string::npos);
+  options.shape = {3, int64_t{1} << 62, 4};
+  BOOST_TEST(synthetic_shape(options).error().message.find("data.shape has a dimension of 4") != std::string::npos);
+  options.shape = {1, 1, 1, 1};
+  BOOST_TEST(load_dataset(options).error().message.find("data.shape has 4 dimensions") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(SyntheticSamplesMayBeImages) {
+  DataOptions options;
+  options.format = "synthetic";
+  options.samples = 3, options.classes = 1000, options.shape = {2, 5, 4};
+  const auto images = load_dataset(options);
+  BOOST_REQUIRE(images);
+  BOOST_TEST((images->train->sample_shape() == Shape{2, 5, 4}));
+  BOOST_TEST(images->train->classes() == 1000);
+  BOOST_TEST((synthetic_shape(options).value() == Shape{2, 5, 4}));
 }
 
 BOOST_AUTO_TEST_CASE(AFolderOfIdxFilesIsLoadedByTheirUsualNames) {

@@ -24,7 +24,7 @@ TraceContent traced(const Schedule& schedule, const std::vector<ChunkTimes>& tim
   for (uint32_t stage = 0; stage < schedule.stages; ++stage) {
     TracedTrack track{"node 0", stage_track(stage, 0), {}};
     for (const Step step : steps)
-      for (const ps::Span& span : timing.spans[stage]) {
+      for (const ps::TimedAction& span : timing.spans[stage]) {
         if (span.action.kind > ActionKind::backward_weight) continue;
         const double at = 1000 * static_cast<double>(step);
         track.events.push_back({name_of(span.action.kind), at + 10 * span.begin, at + 10 * span.end, step,

@@ -173,6 +173,29 @@ BOOST_AUTO_TEST_CASE(AnAcknowledgementOfAnotherReplicaCountsForNothing) {
   BOOST_TEST(pair.server->held() == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(WhatWaitsForAReplicaIsBoundedWhateverIsAsked) {
+  Pair pair;
+  pair.settle(pair.join());
+  pair.server->handle(pair.world.push_of(0, 0, 0));  // the replica does not get it
+  for (size_t i = 0; i < ServerCore::kMostHeld + 1000; ++i)
+    pair.server->handle(pair.world.from_worker(1, Pull{0, 0, i}));
+  BOOST_TEST(pair.server->held() == ServerCore::kMostHeld);
+}
+
+BOOST_AUTO_TEST_CASE(AReplicaKeepsNoMoreAheadThanItSays) {
+  Pair pair;
+  pair.settle(pair.join());
+  Outbox events;
+  for (Step t = 0; t < static_cast<Step>(ReplicaCore::kAhead) + 100; ++t) {
+    const Outbox said = pair.server->handle(pair.world.push_of(0, 0, t));
+    events.insert(events.end(), said.begin(), said.end());
+  }
+  for (size_t i = 1; i < events.size(); ++i) pair.replica->handle(events[i]);
+  BOOST_TEST(pair.replica->events() == 0u);
+  pair.replica->handle(events[0]);
+  BOOST_TEST(pair.replica->events() == ReplicaCore::kAhead);
+}
+
 // ---- the twin -----------------------------------------------------------------------------------------------------
 
 BOOST_AUTO_TEST_CASE(AReplicaOverABadNetworkIsEqualBitForBitToItsServer) {
@@ -253,6 +276,21 @@ BOOST_AUTO_TEST_CASE(SyncedIsSaidUntilTheCoordinatorHasHeard) {
   BOOST_TEST(only<Synced>(pair.replica->tick()).size() == 1u);
   pair.replica->handle({kCoordinator, {Role::replica, 0, 1}, 2, SyncedAck{synced[0].server}});
   BOOST_TEST(pair.replica->tick().empty());
+}
+
+BOOST_AUTO_TEST_CASE(ACoordinatorWhosePlaceAnotherHasTakenEndsNoReplica) {
+  Pair pair;
+  pair.join();
+  const Endpoint self{Role::replica, 0, 1};
+  BOOST_TEST(pair.replica->handle({kCoordinator, self, 5, Membership{}}).size() == 1u);
+  BOOST_TEST(pair.replica->handle({kCoordinator, self, 4, Membership{}}).empty());
+  pair.replica->handle({kCoordinator, self, 4, Finish{}});
+  BOOST_TEST(!pair.replica->finished());
+  pair.replica->handle({kCoordinator, self, 5, Finish{}});
+  BOOST_TEST(pair.replica->finished());
+  ReplicaCore younger(ReplicaOptions{self, pair.world.options, zeros(), 5});
+  younger.handle({kCoordinator, self, 4, Finish{}});
+  BOOST_TEST(!younger.finished());
 }
 
 BOOST_AUTO_TEST_CASE(AReplicaThatHoldsNothingCannotTakeOver) {

@@ -242,6 +242,20 @@ BOOST_AUTO_TEST_CASE(ANodeThatLeavesGetsNothingMore) {
   BOOST_TEST(!w.roster->place(Role::worker, 0).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(WhatIsNeededAndNobodyElseTakesStaysOnANodeThatLeaves) {
+  World w(1, 1, 1);
+  const Endpoint node = w.join(0, 1);
+  w.roster->place_all();
+  w.hear(node, Leave{});
+  w.roster->vacate(Role::server, 0);
+  w.roster->place(Role::server, 0, true);
+  w.roster->set_now_ms(500);
+  BOOST_TEST(*w.roster->place(Role::server, 0, true) == node);
+  const Endpoint other = w.join(1, 2);
+  w.roster->vacate(Role::server, 0);
+  BOOST_TEST(*w.roster->place(Role::server, 0, true) == other);
+}
+
 BOOST_AUTO_TEST_CASE(RoutesAreSaidAgainToANodeThatMissedThem) {
   World w(1);
   const Endpoint node = w.join(0, 1);

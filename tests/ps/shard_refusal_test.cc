@@ -101,7 +101,8 @@ BOOST_AUTO_TEST_CASE(AStageContributesToItsOwnLayersOnly) {
   for (ParcelId parcel : {0u, 1u})
     for (WorkerId worker : {0u, 1u}) {
       const Outbox out = world.push(worker, parcel, 0);
-      BOOST_TEST(only<Refused>(out).size() == (worker == parcel ? 0u : 1u), "worker " << worker << ", parcel " << parcel);
+      BOOST_TEST(only<Refused>(out).size() == (worker == parcel ? 0u : 1u),
+                 "worker " << worker << ", parcel " << parcel);
     }
   // The sync layer's step is complete with its one contributor, and the other stage may read it.
   BOOST_TEST(only<PullReply>(world.pull(1, 0, 1)).size() == 1u);

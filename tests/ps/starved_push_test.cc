@@ -49,7 +49,8 @@ class Starved {
       if (!backward) continue;
       const Step step = backward->work.step;
       for (size_t layer = world_.layout->layers.size(); layer-- > 0;)
-        take(worker_.gradient_ready(step, static_cast<LayerId>(layer), ShardWorld::filled(ShardWorld::kCount, 1), 0, true));
+        take(worker_.gradient_ready(step, static_cast<LayerId>(layer), ShardWorld::filled(ShardWorld::kCount, 1), 0,
+                                    true));
       take(worker_.backward_done(step, {0, 0, 1}, 0, 0));
     }
   }

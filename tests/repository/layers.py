@@ -32,6 +32,9 @@ LIBRARIES = [
     # Whoever makes the actor system that a cluster lives in is a caller of CAF: the command line and the stories.
     ("CAF", r"caf/.*", r"CAF", ["actors", "tools", "examples"]),
     ("CLI11", r"CLI/.*", r"CLI11", ["tools"]),
+    # What Troupe is measured beside; compiled when that is asked for.
+    ("gloo", r"gloo/.*", r"gloo", ["tools/bench"]),
+    ("MPI", r"mpi\.h", r"MPI::|mpicc", ["tools/bench"]),
     ("Boost", r"boost/.*", r"Boost", []),
 ]
 

@@ -69,7 +69,8 @@ class Checker(unittest.TestCase):
         self.assert_one({"ps/a.h": "", "ps/a.cc": "#include <vector>\n#include <troupe/ps/a.h>\n"}, "first")
 
     def test_a_link_that_goes_up_is_found(self):
-        self.assert_one({"ps/CMakeLists.txt": "target_link_libraries(troupe_ps PUBLIC troupe_actors)\n"}, "may not use actors")
+        self.assert_one({"ps/CMakeLists.txt": "target_link_libraries(troupe_ps PUBLIC troupe_actors)\n"},
+                        "may not use actors")
 
     def test_a_library_linked_in_another_folder_is_found(self):
         self.assert_one({"kernels/CMakeLists.txt": "find_package(CAF REQUIRED)\n"}, "names CAF")

@@ -1,4 +1,5 @@
-"""The closing line for test scripts: `closing.run()` runs the unittest cases of the calling script and ends the process."""
+"""The closing line for test scripts: `closing.run()` runs the unittest cases of the calling script and ends the
+process."""
 import sys
 import unittest
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -6,6 +7,7 @@
 
 #include <troupe/kernels/backend/backend.h>
 #include <troupe/kernels/base/random.h>
+#include <troupe/kernels/collective/thread_group.h>
 #include <troupe/kernels/ops/internal/op_list.h>
 #include <troupe/kernels/tensor/internal/block_cache.h>
 
@@ -18,8 +20,10 @@ namespace troupe::test {
 class HostBlocks final : public BlockSource {
  public:
   std::byte* take(size_t bytes) override {
-    if (held_ + bytes > limit) return nullptr;
-    held_ += bytes;
+    if (held_.fetch_add(bytes) + bytes > limit) {
+      held_ -= bytes;
+      return nullptr;
+    }
     return new std::byte[bytes];
   }
   void give(std::byte* block) override { delete[] block; }
@@ -29,7 +33,7 @@ class HostBlocks final : public BlockSource {
   size_t limit = size_t{1} << 40;  ///< of all bytes ever taken
 
  private:
-  size_t held_ = 0;
+  std::atomic<size_t> held_{0};
 };
 
 class LateStream final : public Stream {
@@ -109,14 +113,15 @@ inline Tensor seen_by_kernel(const Tensor& t) {
 template <class T>
 requires(!std::same_as<T, Tensor>) T seen_by_kernel(const T& value) { return value; }
 
-template <auto member>
+/// The function of table() that `member` points to, when the stream comes to it.
+template <auto table, auto member>
 struct Late;
-template <class Family, class... Args, void (*Family::*member)(Stream&, Args...)>
-struct Late<member> {
+template <auto table, class Family, class... Args, void (*Family::*member)(Stream&, Args...)>
+struct Late<table, member> {
   static void call(Stream& stream, Args... args) {
     auto& late = dynamic_cast<LateStream&>(stream);
     late.submit([&late, seen = std::tuple(seen_by_kernel(args)...)]() mutable {
-      std::apply([&](auto&... a) { (ops::cpu_ops().*member)(late.host(), a...); }, seen);
+      std::apply([&](auto&... a) { (table().*member)(late.host(), a...); }, seen);
     });
   }
 };
@@ -124,13 +129,59 @@ struct Late<member> {
 inline const ops::Ops& late_ops() {
   static const ops::Ops all = [] {
     ops::Ops ops{};
-#define TROUPE_LATE_OP(op) ops.op = Late<&ops::Ops::op>::call;
+#define TROUPE_LATE_OP(op) ops.op = Late<ops::cpu_ops, &ops::Ops::op>::call;
     TROUPE_EACH_OP(TROUPE_LATE_OP)
 #undef TROUPE_LATE_OP
     return ops;
   }();
   return all;
 }
+
+/// A rank of threads whose tensors are where a late stream works: what was submitted there is done first, as a device
+/// would see to.
+class LateCommunicator final : public Communicator {
+ public:
+  LateCommunicator(std::unique_ptr<Communicator> threads, std::unique_ptr<Stream> stream)
+      : threads_(std::move(threads)), stream_(std::move(stream)) {}
+
+  int rank() const override { return threads_->rank(); }
+  int size() const override { return threads_->size(); }
+  Stream* stream() override { return stream_.get(); }
+  Status all_reduce(const Tensor& in, Tensor& out) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->all_reduce(in, out);
+  }
+  Status reduce_scatter(const Tensor& in, Tensor& out) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->reduce_scatter(in, out);
+  }
+  Status all_gather(const Tensor& in, Tensor& out) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->all_gather(in, out);
+  }
+  Status broadcast(Tensor& values, int root) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->broadcast(values, root);
+  }
+  Status send(const Tensor& values, int to) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->send(values, to);
+  }
+  Status receive(Tensor& values, int from) override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->receive(values, from);
+  }
+  void begin_group() override { threads_->begin_group(); }
+  Status end_group() override {
+    TROUPE_TRY(stream_->wait());
+    return threads_->end_group();
+  }
+  void abort(const std::string& reason) override { threads_->abort(reason); }
+
+ private:
+  std::unique_ptr<Communicator> threads_;
+  std::unique_ptr<Stream> stream_;
+};
 
 class LateBackend final : public Backend {
  public:
@@ -140,7 +191,9 @@ class LateBackend final : public Backend {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   const std::vector<DeviceFacts>& devices() const override { return devices_; }
   const ops::Ops& ops() const override { return late_ops(); }
+  const ops::UpdateOps* update_ops() const override { return updates; }
   Result<std::unique_ptr<Stream>> make_stream(const StreamOptions&) override {
+    std::lock_guard lock(mutex_);
     auto stream = std::make_unique<LateStream>(memory, derive_seed(seed_, "stream", streams.size()));
     streams.push_back(stream.get());
     return stream;
@@ -151,17 +204,28 @@ class LateBackend final : public Backend {
     dynamic_cast<LateStream&>(after).submit([wait = passed->get_future().share()] { wait.wait(); });
   }
   BufferPtr allocate_host(size_t bytes) override { return allocate(bytes); }
-  Result<std::vector<std::unique_ptr<Communicator>>> make_group(std::span<const int>) override { return none(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> make_group(std::span<const int> devices) override {
+    auto ranks = make_thread_group(static_cast<int>(devices.size()));
+    for (auto& rank : ranks) rank = std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
+    return ranks;
+  }
   Result<GroupKey> make_group_key() override { return none(); }
   Result<std::unique_ptr<Communicator>> join_group(const GroupKey&, const GroupSeat&) override { return none(); }
 
+  std::vector<LateStream*> all_streams() {
+    std::lock_guard lock(mutex_);
+    return streams;
+  }
+
   std::shared_ptr<HostBlocks> memory = std::make_shared<HostBlocks>();
+  const ops::UpdateOps* updates = nullptr;  ///< late_updates.h has some
   std::vector<LateStream*> streams;  ///< in the order made
 
  private:
   static tl::unexpected<Error> none() { return fail(ErrorKind::missing, "a late device has no groups"); }
   uint64_t seed_;
   std::vector<DeviceFacts> devices_;
+  std::mutex mutex_;  ///< of `streams`
 };
 
 }  // namespace troupe::test

@@ -19,7 +19,8 @@ numbers = itertools.count()
 
 def missing():
     """Why there can be none here; None where there can."""
-    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin"))
+    path = os.environ["PATH"] + ":/usr/sbin"
+    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=path))
     if absent:
         return f"{', '.join(absent)} not installed (tools/install --test)"
     return None if os.geteuid() == 0 else "network namespaces want root"
@@ -65,7 +66,8 @@ class Hosts:
 
     def lose(self, host, percent):
         """Of what goes to and from the host, packet by packet, so many are lost."""
-        self.must(*(f"add rule ip faults forward {way} host{host} numgen random mod 100 < {percent} drop" for way in BOTH))
+        self.must(*(f"add rule ip faults forward {way} host{host} numgen random mod 100 < {percent} drop"
+                    for way in BOTH))
 
     def heal(self):
         self.must("flush chain ip faults forward")
@@ -93,5 +95,6 @@ def remove_forgotten():
 def run(*command, text=""):
     """Why it failed; None where it did not."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    done = subprocess.run(command, input=text, env=dict(os.environ, PATH=path), capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, input=text, env=dict(os.environ, PATH=path), capture_output=True, text=True,
+                          timeout=30)
     return f"{' '.join(command)}: {done.stderr.strip()}" if done.returncode else None

@@ -22,7 +22,8 @@ def commands(heading):
 
 def missing():
     """Why there can be no such network here; None where there can."""
-    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin"))
+    path = os.environ["PATH"] + ":/usr/sbin"
+    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=path))
     if absent:
         return f"{', '.join(absent)} not installed (tools/install --test)"
     return None if os.geteuid() == 0 else "network namespaces want root"

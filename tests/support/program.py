@@ -49,7 +49,8 @@ class Case(unittest.TestCase):
         return name
 
     def troupe(self, *arguments, environment=(), timeout_s=120, before=()):
-        """What `troupe ARGUMENTS` ended with and wrote: returncode, stdout, stderr. `before`: a command that runs it."""
+        """What `troupe ARGUMENTS` ended with and wrote: returncode, stdout, stderr. `before`: a command that runs
+        it."""
         return subprocess.run([*before, build / "troupe", *map(str, arguments)], cwd=self.folder, timeout=timeout_s,
                               env=self.environment(environment), capture_output=True, text=True)
 
@@ -58,7 +59,8 @@ class Case(unittest.TestCase):
 
     def start(self, *arguments, before=(), **options):
         """`troupe ARGUMENTS` as a process of its own, its standard output a pipe. `before` as for `troupe`."""
-        process = subprocess.Popen([*before, build / "troupe", *map(str, arguments)], cwd=self.folder, env=self.environment(),
+        process = subprocess.Popen([*before, build / "troupe", *map(str, arguments)], cwd=self.folder,
+                                   env=self.environment(),
                                    **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options))
         self.addCleanup(self.end, process)
         return process

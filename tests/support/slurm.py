@@ -46,7 +46,8 @@ class Slurm:
             (self.folder / "spool" / node).mkdir(mode=0o700)
             self.daemon("slurmd", "-D", "-N", node, "-f", self.folder / "slurm.conf")
         for _ in range(150):
-            state = subprocess.run([*self.before, "sinfo", "-h", "-N", "-o", "%T"], env=self.environment, capture_output=True, text=True)
+            state = subprocess.run([*self.before, "sinfo", "-h", "-N", "-o", "%T"], env=self.environment,
+                                   capture_output=True, text=True)
             if state.stdout.split() == ["idle"] * len(self.nodes):
                 return None
             if any(daemon.poll() is not None for daemon in self.daemons):
@@ -79,7 +80,8 @@ class Slurm:
     def daemon(self, name, *arguments):
         program = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")
         with open(self.folder / f"{name}.out", "w") as out:
-            self.daemons.append(subprocess.Popen([*self.before, program, *map(str, arguments)], stdout=out, stderr=subprocess.STDOUT,
+            self.daemons.append(subprocess.Popen([*self.before, program, *map(str, arguments)], stdout=out,
+                                                 stderr=subprocess.STDOUT,
                                                  stdin=subprocess.DEVNULL, env=self.environment))
 
     def stop(self):

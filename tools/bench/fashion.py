@@ -1,4 +1,4 @@
-"""What both PyTorch programs beside this file train: Fashion-MNIST, an MLP and a CNN, as configs/ describe them."""
+"""What both PyTorch programs beside this file train: Fashion-MNIST, an MLP, a CNN and ResNet-18, as configs/ describe."""
 import gzip
 import os
 
@@ -8,7 +8,7 @@ from torch import nn
 
 FOLDER = "/usr/share/datasets/fashion-mnist"
 MEAN, DEVIATION = 0.2860, 0.3530
-BATCH = {"mlp": 128, "cnn": 64}
+BATCH = {"mlp": 128, "cnn": 64, "resnet": 32}
 
 
 def training_set():
@@ -21,7 +21,33 @@ def training_set():
     return torch.from_numpy(images), torch.from_numpy(labels.astype(numpy.int64))
 
 
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.residual = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs),
+                                      nn.ReLU(inplace=True),
+                                      nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs))
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                                                                 nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return nn.functional.relu(self.residual(x) + self.shortcut(x), inplace=True)
+
+
+def resnet18():
+    layers, width = [nn.Conv2d(1, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)], 64
+    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(width, outputs, stride), Block(outputs, outputs, 1)]
+        width = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
 def model_and_optimizer(kind):
+    if kind == "resnet":
+        return resnet18(), lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     if kind == "mlp":
         model = nn.Sequential(nn.Flatten(),
                               nn.Linear(784, 512), nn.ReLU(),

@@ -52,7 +52,8 @@ Words node_words(const LaunchRequest& request, const std::string& troupe, int pl
 LaunchPlan with_coordinator(const LaunchRequest& request, int nodes) {
   LaunchPlan plan;
   plan.announce_file = request.announce_file;
-  plan.coordinator = coordinator_command(request, request.train + Words{"--nodes", std::to_string(nodes)}, request.listen);
+  plan.coordinator =
+      coordinator_command(request, request.train + Words{"--nodes", std::to_string(nodes)}, request.listen);
   plan.recover = [request](const Announcement& said) {
     return coordinator_command(request, {"--recover", said.run_folder}, said.address);
   };

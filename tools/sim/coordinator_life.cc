@@ -1,4 +1,6 @@
 // What a coordinator is made of, and how another goes on from its journal.
+#include <algorithm>
+
 #include <troupe/ps/control/replicated_store.h>
 
 #include "simulated_source.h"
@@ -7,8 +9,6 @@
 
 namespace troupe::sim {
 namespace {
-
-constexpr int kOldTicks = 10;
 
 class SimulatedJournal final : public ps::Journal {
  public:
@@ -176,28 +176,41 @@ void Simulation::recover_coordinator() {
 void Simulation::leave_old_coordinator() {
   ps::CoordinatorOptions options = scenario_.coordinator;
   options.self = kOldCoordinator;
-  old_ = core_of_journal(options);
-  old_mail_.clear();
-  const int64_t stopped_us = agenda_.now_us;
-  agenda_.at(stopped_us + std::exchange(old_rests_us_, 0), [this, stopped_us] {
-    note([] { return std::string("the old coordinator goes on"); });
-    old_ticks_ = kOldTicks;
-    old_coordinator_goes_on(stopped_us, old_ ? old_->now_ms() : 0);
+  auto core = core_of_journal(options);
+  if (!core) return;
+  auto old = std::make_shared<OldCoordinator>();
+  old->stopped_us = agenda_.now_us;
+  old->stopped_ms = core->now_ms();
+  old->core = std::move(core);
+  old_.push_back(old);
+  agenda_.at(agenda_.now_us + std::exchange(old_rests_us_, 0), [this, old] { wake(old); });
+}
+
+/// Not before all who are there have heard of its successor. To whoever has not, it is the coordinator: that there are
+/// not two is what a run folder's lock sees to (run_lock.h), and generations can only fence it from those who know.
+void Simulation::wake(const std::shared_ptr<OldCoordinator>& old) {
+  if (!cluster_) return;
+  const bool known = std::ranges::all_of(attached_, [&](const auto& one) {
+    const auto heard = heard_.find(one.first);
+    return one.first.role == Role::coordinator ||
+           (heard != heard_.end() && heard->second > old->core->membership().generation);
   });
+  if (!known) return agenda_.at(agenda_.now_us + kRetryMs * 1000, [this, old] { wake(old); });
+  note([] { return std::string("the old coordinator goes on"); });
+  go_on(old);
 }
 
 /// It has heard all that was said to a coordinator in the meantime, and takes itself for the one.
-void Simulation::old_coordinator_goes_on(int64_t stopped_us, int64_t stopped_ms) {
-  if (!old_ || !cluster_) return;
+void Simulation::go_on(const std::shared_ptr<OldCoordinator>& old) {
+  if (!cluster_) return;
   const auto tell = [&](ps::CoordinatorInput::What what) {
-    auto effects = ps::tell(*old_, {stopped_ms + (agenda_.now_us - stopped_us) / 1000, std::move(what)});
+    auto effects = ps::tell(*old->core, {old->stopped_ms + (agenda_.now_us - old->stopped_us) / 1000, std::move(what)});
     for (Envelope& e : effects->send) wire_.send(std::move(e));
   };
-  for (const ps::EnvelopePtr& e : std::exchange(old_mail_, {})) tell(ps::CoordinatorInput::Heard{e});
+  for (const ps::EnvelopePtr& e : std::exchange(old->mail, {})) tell(ps::CoordinatorInput::Heard{e});
   tell(ps::CoordinatorInput::Tick{});
-  if (--old_ticks_ <= 0) return old_.reset();
-  agenda_.at(agenda_.now_us + kRetryMs * 1000,
-             [this, stopped_us, stopped_ms] { old_coordinator_goes_on(stopped_us, stopped_ms); });
+  if (--old->ticks <= 0) return void(std::erase(old_, old));
+  agenda_.at(agenda_.now_us + kRetryMs * 1000, [this, old] { go_on(old); });
 }
 
 }  // namespace troupe::sim

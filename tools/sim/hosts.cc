@@ -67,8 +67,9 @@ Prepared Simulation::prepared(const Process& process) {
   const ps::CoordinatorOptions& c = scenario_.coordinator;
   Prepared prepared;
   prepared.ready = {c.layers, c.dealer.train_samples, c.test_samples, ""};
-  prepared.spawn = [workshop = std::make_shared<Workshop>(*system_, std::move(its))](const ps::Spawn& order) {
-    return workshop->make(order);
+  prepared.spawn = [workshop = std::make_shared<Workshop>(*system_, std::move(its))](const ps::Spawn& order,
+                                                                                         ps::Generation since) {
+    return workshop->make(order, since);
   };
   return prepared;
 }

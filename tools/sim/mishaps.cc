@@ -36,6 +36,7 @@ void Simulation::befall(const Mishap& m) {
         note([&] { return cat("process ", victim->number, " crashes"); });
         disturbed_.insert(victim->number);
         end_process(*victim);
+        left_.erase(m.slot);  // one that had not been let go is started again
         agenda_.at(agenda_.now_us + m.for_us, [this, place = m.slot] { start_missing(place); });
       }
       return;

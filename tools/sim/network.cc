@@ -66,14 +66,14 @@ void Simulation::delivered(const Envelope& e) {
   const int64_t count = ++seen_[e.body.index()];
   for (const Mishap& m : scenario_.mishaps)
     if (m.after == e.body.index() && m.count == count) due_.push_back(&m);
-  if (e.to.role == Role::coordinator && old_) old_mail_.push_back(std::make_shared<const Envelope>(e));
-  if (e.from == kOldCoordinator) {
-    // Who has just begun knows no generation yet, and no better; it is started once more.
-    if (members_.count(e.to) == 0) told_to_end_.insert(e.to);
-    return;
-  }
+  if (e.to.role == Role::coordinator)
+    for (const auto& old : old_) old->mail.push_back(std::make_shared<const Envelope>(e));
+  if (e.from == kOldCoordinator) return;
+  // A worker heeds memberships, the others whatever a coordinator says.
+  if (e.from.role == Role::coordinator && (e.to.role != Role::worker || std::holds_alternative<ps::Membership>(e.body)))
+    heard_[e.to] = std::max(heard_[e.to], e.generation);
   if (std::holds_alternative<ps::Finish>(e.body)) told_to_end_.insert(e.to);
-  if (const auto* m = std::get_if<ps::Membership>(&e.body)) note_incarnations(*m), members_.insert(e.to);
+  if (const auto* m = std::get_if<ps::Membership>(&e.body)) note_incarnations(*m);
   if (const auto* down = std::get_if<ps::Down>(&e.body);
       down && down->reason.find(kCrash) == std::string::npos && !may_end(down->who))
     oracle_.violated("end", cat(down->who, " ended of itself: ", down->reason));

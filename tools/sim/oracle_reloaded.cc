@@ -18,7 +18,8 @@ void Oracle::go_on_from_checkpoint(const ps::Endpoint& successor, const ps::Shar
   if (successor.incarnation <= server.owner) return;  // said again
   check_clocks(successor, image);
   const ReferenceServer before = std::exchange(server, {});
-  if (before.owner != 0) replaced_[{ps::Role::server, successor.index, before.owner}] = before;
+  const ps::Endpoint lost{ps::Role::server, successor.index, before.owner};
+  if (before.owner != 0) replaced_[lost] = before, lost_[lost] = ++reloads_;
   server.owner = successor.incarnation;
   server.generation = image.membership.generation;
   server.layout = image.membership.layout;
@@ -34,9 +35,9 @@ void Oracle::go_on_from_checkpoint(const ps::Endpoint& successor, const ps::Shar
       for (size_t i = 0; saved_ && i < saved_->slices.size(); ++i)
         if (const ps::SliceState& state = saved_->slices[i]; saved_->layout->slices[state.slice] == s)
           held = ReferenceSlice(s, state.values.span<float>(), state.updates);
-      const auto lost = before.slices.find(id);
+      const auto known = before.slices.find(id);
       losses_.push_back({successor.index, scenario_.coordinator.layers[s.layer].name, s.begin, s.end, from, p.version,
-                         held.updates(), lost == before.slices.end() ? 0 : lost->second.updates() - held.updates()});
+                         held.updates(), known == before.slices.end() ? 0 : known->second.updates() - held.updates()});
       for (ps::WorkerId w = 0; w < p.clock.size(); ++w)
         for (ps::Step step = 0; step < p.clock[w]; ++step) held.contribute(w, step);
       if (server.policy(s).aggregates())
@@ -75,6 +76,16 @@ bool Oracle::was_lost(const ps::Slice& s, ps::WorkerId worker, ps::Step step, st
     if (!scenario_.coordinator.servers_reload || held == old.second.slices.end()) return false;
     return difference(values, held->second.before(step)).empty() ||
            difference(values, held->second.before(step + 1)).empty() || repeated(held->second, worker, step, values);
+  });
+}
+
+/// A test that was dealt before the loss may have read of the one that was lost.
+bool Oracle::was_lost_since(const ps::Slice& s, size_t reloads, std::span<const float> values) const {
+  return std::ranges::any_of(lost_, [&](const auto& one) {
+    const auto& held = replaced_.at(one.first).slices;
+    const auto found = held.find(s.id);
+    return one.second > reloads && found != held.end() &&
+           difference(values, found->second.before(last_step_ + 1)).empty();
   });
 }
 

@@ -71,6 +71,21 @@ ps::DealerOptions draw_dealer(Random& random, size_t workers) {
   return dealer;
 }
 
+/// An update of every stage follows each micro-batch, or every few of them, while others are under way.
+void never_flush(Random& random, Scenario& s) {
+  const uint32_t stages = s.coordinator.layout.stages;
+  ps::ScheduleOptions options{.name = "pipedream", .stages = stages, .micro_batches = 1};
+  if (random.chance(0.5)) {
+    options.name = "pipedream-2bw";
+    options.micro_batches = options.accumulate = static_cast<uint32_t>(between(random, 1, 3));
+  }
+  s.stage.plan.schedule = std::make_shared<const ps::Schedule>(*ps::make_schedule(options));
+  s.stage.strict = false;
+  s.coordinator.clip_norm = 0;
+  s.coordinator.skip_non_finite = false;
+  s.non_finite = 0;
+}
+
 /// Makes each worker a replica of several: a pipeline. Clipping and skipping need every layer to wait for the group.
 void cut_into_stages(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -96,7 +111,9 @@ void cut_into_stages(Random& random, Scenario& s) {
   s.stage.strict = random.chance(0.2);
   s.stage.evaluation_batch = between(random, 1, 4);
   s.stage.stall_ms = 0;  // whoever is gone is found missing otherwise
-  if (c.clip_norm == 0 && !c.skip_non_finite) return;
+  Random without_flush(derive_seed(s.seed, "asynchronous"));
+  if (without_flush.chance(0.3)) never_flush(without_flush, s);
+  if (c.clip_norm == 0 && !c.skip_non_finite && !s.asynchronous()) return;
   c.policies.assign(layers, {Mode::sync});
   c.changes.clear();
 }
@@ -139,7 +156,7 @@ void draw_mishaps(Random& random, Scenario& scenario) {
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
   }
-  const bool only_sync = scenario.stages() > 1 && scenario.needs_verdict();
+  const bool only_sync = scenario.stages() > 1 && (scenario.needs_verdict() || scenario.asynchronous());
   if (random.chance(0.15) && !only_sync) {
     Mishap change;
     change.kind = Mishap::Kind::change_policies;
@@ -223,6 +240,23 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   s.mishaps.push_back(std::move(m));
 }
 
+/// Where the others go on without those who are lost, or without what they held: some come back at once, in the midst of
+/// steps, at their boundaries and while the group decides.
+void draw_returns(Scenario& s) {
+  Random random(derive_seed(s.seed, "returns"));
+  const std::vector<size_t> moments = {index_of<ps::WorkDone>(),      index_of<ps::Work>(),    index_of<ps::Snapshot>(),
+                                       index_of<ps::SnapshotReply>(), index_of<ps::Partial>(), index_of<ps::PushAck>()};
+  while (random.chance(0.6)) {
+    Mishap m;
+    m.kind = Mishap::Kind::crash_host;
+    m.slot = static_cast<uint32_t>(random.below(static_cast<uint64_t>(s.coordinator.roster.nodes)));
+    m.after = one_of(random, moments);
+    m.count = between(random, 1, 12);
+    m.for_us = between(random, 1, 40) * kMs;
+    if (s.outlives(m.slot)) s.mishaps.push_back(std::move(m));
+  }
+}
+
 /// Turns a run in one process into one over several, with mishaps of its own.
 void spread(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -259,6 +293,7 @@ void spread(Random& random, Scenario& s) {
     s.mishaps.push_back(std::move(join));
   }
   s.heal_us = between(random, 200, 900) * kMs;
+  if (s.shrinks() || c.servers_reload) draw_returns(s);
 }
 
 ps::NetworkFaults draw_network(Random& random) {

@@ -54,6 +54,14 @@ struct Process {
   int64_t paused_until_us = -1;
 };
 
+/// A coordinator that stands still, or did, while another has gone on in its place.
+struct OldCoordinator {
+  std::unique_ptr<ps::CoordinatorCore> core;  ///< what it knew then
+  std::vector<ps::EnvelopePtr> mail;          ///< and has heard since
+  int64_t stopped_us = 0, stopped_ms = 0;     ///< by the run's clock and by its own
+  int ticks = 10;                             ///< it goes on for so many
+};
+
 /// A run in virtual time: everything that there is besides the actors themselves, one object because all of it turns
 /// on one clock and one seed. Its parts are a file each: the loop (simulation.cc), the network (network.cc), what the
 /// coordinator is made of and outlives it (coordinator_life.cc), mishaps (mishaps.cc), processes (hosts.cc).
@@ -111,7 +119,8 @@ class Simulation {
   std::unique_ptr<ps::CoordinatorCore> core_of_journal(ps::CoordinatorOptions options);
   void recover_coordinator();
   void leave_old_coordinator();
-  void old_coordinator_goes_on(int64_t stopped_us, int64_t stopped_ms);
+  void wake(const std::shared_ptr<OldCoordinator>& old);
+  void go_on(const std::shared_ptr<OldCoordinator>& old);
 
   // mishaps.cc
   void befall(const Mishap& m);
@@ -163,7 +172,7 @@ class Simulation {
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
 
   caf::actor_system_config config_;
-  std::set<Endpoint> told_to_end_, members_;  // members: have heard of a generation
+  std::set<Endpoint> told_to_end_;
   std::map<std::pair<Role, uint32_t>, ps::Incarnation> newest_incarnation_, empty_since_;
   caf::scheduler::test_coordinator* scheduler_ = nullptr;
   caf::actor_clock::time_point start_;
@@ -194,9 +203,8 @@ class Simulation {
   int64_t coordinator_crashes_us_ = -1;  // at its next input, to be away for so long; negative: it does not
   int64_t coordinator_life_ = 0;
   int64_t old_rests_us_ = 0;              // the next one to be replaced only stands still, for so long; 0: it dies
-  std::unique_ptr<ps::CoordinatorCore> old_;  // what it knew then
-  std::vector<ps::EnvelopePtr> old_mail_;     // and has heard since
-  int old_ticks_ = 0;                         // it goes on for so many
+  std::vector<std::shared_ptr<OldCoordinator>> old_;
+  std::map<Endpoint, ps::Generation> heard_;  // the newest, of who minds
   int64_t events_ = 0;
   uint64_t hash_ = 1469598103934665603;
 };

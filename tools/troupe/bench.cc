@@ -24,4 +24,5 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_bench_ops(*bench, exit_code);
   add_bench_h2d(*bench, exit_code);
   add_bench_all_reduce(*bench, exit_code);
+  add_bench_overlap(*bench, exit_code);
 }

@@ -81,8 +81,8 @@ void add_bench_many(CLI::App& bench, int& exit_code) {
   CLI::App* command = bench.add_subcommand(
       "many", "Many worker actors with made-up gradients on two threads: speed, and how full mailboxes get");
   auto arguments = std::make_shared<Arguments>();
-  command->add_option("--workers", arguments->workers)->capture_default_str();
-  command->add_option("--servers", arguments->servers)->capture_default_str();
+  command->add_option("--workers", arguments->workers, "Worker actors")->capture_default_str();
+  command->add_option("--servers", arguments->servers, "Server actors")->capture_default_str();
   command->add_option("--steps", arguments->steps, "Steps of each worker")->capture_default_str();
   command->callback([arguments, &exit_code] { exit_code = many(*arguments); });
 }

@@ -68,7 +68,8 @@ int push(const Arguments& a) {
                                    {2, 1, kTargetBytes}, {4, 1, kTargetBytes}};
   std::vector<std::function<double()>> measure = {[&] { return read_and_add(kBeyondCache, a.seconds); },
                                                   [&] { return read_and_add(kTargetBytes, a.seconds); }};
-  for (const Case& c : cases) measure.push_back([c, &a] { return push_rate(c.workers, c.parcels, c.bytes, a.seconds); });
+  for (const Case& c : cases)
+    measure.push_back([c, &a] { return push_rate(c.workers, c.parcels, c.bytes, a.seconds); });
   const auto rates = alternate(a.repetitions, measure);
 
   std::cout << "one server, sync, SGD; medians of " << a.repetitions << ". One thread reads and adds "

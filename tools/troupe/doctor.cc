@@ -219,7 +219,8 @@ int examine(const DoctorArguments& arguments) {
 }  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("doctor", "Look at this machine as a run will: devices, disk, keys, network, clock");
+  CLI::App* command =
+      app.add_subcommand("doctor", "Look at this machine as a run will: devices, disk, keys, network, clock");
   command->footer(kFooter);
   auto arguments = std::make_shared<DoctorArguments>();
   add_config_arguments(*command, arguments->config);

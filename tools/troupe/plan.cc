@@ -41,17 +41,29 @@ Status draw(const PlanArguments& a, const ps::Schedule& schedule) {
   return {};
 }
 
+/// Shape and classes of the samples; synthetic ones need not be made for that.
+Result<std::pair<Shape, int64_t>> samples_of(const ps::DataOptions& options) {
+  if (options.format == "synthetic") {
+    const auto shape = ps::synthetic_shape(options);
+    if (!shape) return tl::unexpected(shape.error());
+    return std::pair(*shape, options.classes);
+  }
+  const auto data = ps::load_dataset(options);
+  if (!data) return tl::unexpected(data.error());
+  return std::pair(data->train->sample_shape(), data->train->classes());
+}
+
 /// A transformer whose vocabulary is given needs no data to be there.
 Result<ps::ModelLoad> load_of(const ps::RunConfig& config, double bytes_a_value) {
   const ps::ModelSection& m = config.model;
   ps::TransformerShape shape{m.layers, m.width, m.heads, m.context, m.vocabulary, m.tied, m.positions == "learned"};
   const bool gpt = m.kind == "gpt";
   if (!gpt || m.vocabulary == 0) {
-    const auto data = ps::load_dataset(ps::data_options(config));
-    if (!data) return tl::unexpected(data.error());
-    shape.vocabulary = data->train->classes();
+    const auto samples = samples_of(ps::data_options(config));
+    if (!samples) return tl::unexpected(samples.error());
+    shape.vocabulary = samples->second;
     if (!gpt) {
-      const auto model = nn::make_model(ps::model_spec(config, data->train->sample_shape(), data->train->classes()));
+      const auto model = nn::make_model(ps::model_spec(config, samples->first, samples->second));
       if (!model) return tl::unexpected(model.error());
       return ps::model_load(*model, m.kind, bytes_a_value);
     }
@@ -66,10 +78,11 @@ Result<ps::PlanTask> task_of(const PlanArguments& a, const ps::RunConfig& config
   auto hardware = ps::read_hardware(a.hardware);
   if (!hardware) return tl::unexpected(hardware.error());
   task.hardware = std::move(*hardware);
-  if (!a.profile.empty()) {
-    auto profile = ps::read_profile_csv(a.profile);
+  const std::string& file = a.profile.empty() ? config.parallel.profile : a.profile;
+  if (!file.empty()) {
+    auto profile = ps::read_profile_csv(file);
     if (!profile) return tl::unexpected(profile.error());
-    task.model = ps::profile_load(*profile, cat(config.model.kind, ", as measured in ", a.profile));
+    task.model = ps::profile_load(*profile, cat(config.model.kind, ", as measured in ", file));
     task.measured = std::move(*profile);
     return task;
   }
@@ -96,7 +109,9 @@ ps::Composition composition_of(const PlanArguments& a, const ps::RunConfig& conf
   c.chunks = schedule.chunks / schedule.stages;
   c.schedule = schedule.name;
   c.micro_batches = schedule.micro_batches;
-  const int64_t parts = config.parallel.replicas() * schedule.micro_batches;
+  // An asynchronous schedule is planned over several batches: it never drains between them.
+  const int64_t parts = config.parallel.replicas() *
+                        (config.parallel.asynchronous() ? config.parallel.micro_batches : schedule.micro_batches);
   c.micro_batch = (config.train.batch_size + parts - 1) / parts;
   c.tensor = a.tensor, c.zero = a.zero, c.sequence_parallel = a.sequence_parallel;
   c.recompute = recompute_of(a.recompute.empty() ? config.model.recompute : a.recompute);
@@ -143,7 +158,8 @@ Status plan(const PlanArguments& a) {
 void add_options(CLI::App& command, PlanArguments& a) {
   add_config_arguments(command, a.config);
   command.add_option("--hardware", a.hardware, "TOML file that describes the machines; see configs/hardware");
-  command.add_option("--profile", a.profile, "Times and sizes of the layers as troupe profile measured them");
+  command.add_option("--profile", a.profile,
+                     "Times and sizes of the layers as troupe profile measured them [parallel.profile]");
   command.add_flag("--draw", a.draw, "Print the schedule as a table");
   command.add_option("--svg", a.svg, "Write the schedule as a picture");
   command.add_flag("--search", a.search, "Compare all ways to spread the model over all devices");

@@ -18,6 +18,7 @@ class CudaBackend final : public Backend {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   const std::vector<DeviceFacts>& devices() const override { return devices_; }
   const ops::Ops& ops() const override { return ops::cuda::named_cuda_ops(); }
+  const ops::UpdateOps* update_ops() const override { return &ops::cuda::named_cuda_update_ops(); }
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamOptions& options) override {
     TROUPE_TRY(check_device(options.device));

@@ -22,6 +22,7 @@ class CpuBackend final : public Backend {
   DeviceKind kind() const override { return DeviceKind::cpu; }
   const std::vector<DeviceFacts>& devices() const override { return devices_; }
   const ops::Ops& ops() const override { return ops::cpu_ops(); }
+  const ops::UpdateOps* update_ops() const override { return nullptr; }
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamOptions& options) override {
     if (options.device != 0)

@@ -1,10 +1,17 @@
 #include <troupe/kernels/collective/internal/collective_call.h>
 
+#include <utility>
+
 namespace troupe {
 namespace {
 
 std::string count_mistake(const char* what, int64_t count, int64_t wanted) {
   return count == wanted ? "" : cat(count, " elements in `", what, "` instead of ", wanted);
+}
+
+std::string peer_mistake(int peer, int rank, int size) {
+  if (peer == rank) return "itself as the other rank";
+  return peer >= 0 && peer < size ? "" : cat("rank ", peer, " in a group of ", size);
 }
 
 // A call whose dtypes are looked at, too.
@@ -24,6 +31,8 @@ const char* name_of(CollectiveOperation operation) {
     case CollectiveOperation::reduce_scatter: return "reduce_scatter";
     case CollectiveOperation::all_gather: return "all_gather";
     case CollectiveOperation::broadcast: return "broadcast";
+    case CollectiveOperation::send: return "send";
+    case CollectiveOperation::receive: return "receive";
   }
   return "?";
 }
@@ -52,10 +61,37 @@ CollectiveCall broadcast_call(Tensor& values, int root, int size) {
                  values);
 }
 
+CollectiveCall send_call(const Tensor& values, int to, int rank, int size) {
+  return {CollectiveOperation::send, values.dtype(), values.count(), to, values.raw(), nullptr,
+          peer_mistake(to, rank, size)};
+}
+
+CollectiveCall receive_call(Tensor& values, int from, int rank, int size) {
+  return {CollectiveOperation::receive, values.dtype(), values.count(), from, nullptr, values.raw(),
+          peer_mistake(from, rank, size)};
+}
+
 std::string describe(const CollectiveCall& call) {
   std::string text = cat(name_of(call.operation), " of ", call.count, " x ", troupe::name_of(call.dtype));
-  if (call.operation == CollectiveOperation::broadcast) text += cat(" from rank ", call.root);
+  using enum CollectiveOperation;
+  if (call.operation == broadcast || call.operation == receive) text += cat(" from rank ", call.root);
+  if (call.operation == send) text += cat(" to rank ", call.root);
   return text;
+}
+
+bool is_pair(const CollectiveCall& call) {
+  return call.operation == CollectiveOperation::send || call.operation == CollectiveOperation::receive;
+}
+
+Status check_own(const CollectiveCall& call, int rank) {
+  if (call.mistake.empty()) return {};
+  return fail(ErrorKind::invalid, cat("rank ", rank, " calls ", describe(call), " with ", call.mistake));
+}
+
+std::string pair_mistake(const PairTable::Offer& offer, const CollectiveCall& receive, int rank) {
+  if (offer.dtype == receive.dtype && offer.count == receive.count) return "";
+  return cat("rank ", receive.root, " sends ", offer.count, " x ", troupe::name_of(offer.dtype), " to rank ", rank,
+             ", who receives ", receive.count, " x ", troupe::name_of(receive.dtype));
 }
 
 std::optional<std::string> disagreement(const std::vector<CollectiveCall>& calls) {
@@ -69,6 +105,22 @@ std::optional<std::string> disagreement(const std::vector<CollectiveCall>& calls
                  "; all ranks of a group must make the same calls in the same order");
   }
   return std::nullopt;
+}
+
+void CallGroup::begin() {
+  TROUPE_CHECK(!open_, "a group of calls within another, after ", calls_.size(), " calls");
+  open_ = true;
+}
+
+std::vector<CollectiveCall> CallGroup::end() {
+  TROUPE_CHECK(open_, "the end of a group of calls that has not begun");
+  open_ = false;
+  return std::exchange(calls_, {});
+}
+
+void CallTable::abort(const std::string& reason) {
+  barrier.abort(reason);
+  pairs.abort(reason);
 }
 
 Status CallTable::meet(int rank, CollectiveCall call) {

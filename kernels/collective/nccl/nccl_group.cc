@@ -14,7 +14,15 @@ namespace {
 
 constexpr auto kPatienceToJoin = std::chrono::seconds(60);
 
-ncclDataType_t nccl_type(DType dtype) { return dtype == DType::f64 ? ncclFloat64 : ncclFloat32; }
+// Ranks that only hand over elements may do so with any dtype: as bytes of the same number.
+ncclDataType_t nccl_type(DType dtype) {
+  switch (size_of(dtype)) {
+    case 8: return ncclFloat64;
+    case 4: return ncclFloat32;
+    case 2: return ncclFloat16;
+    default: return ncclUint8;
+  }
+}
 
 // Parts of equal size are one operation to NCCL; others, the ones of small or odd counts, one for each part.
 bool equal_parts(int64_t count, int size) {
@@ -58,6 +66,8 @@ ncclResult_t submit(const CollectiveCall& call, int rank, int size, ncclComm_t c
         return ncclBroadcast(call.in, call.out + offset, elements, type, owner, comm, stream);
       });
     case CollectiveOperation::broadcast: return ncclBroadcast(call.in, call.out, count, type, call.root, comm, stream);
+    case CollectiveOperation::send: return ncclSend(call.in, count, type, call.root, comm, stream);
+    case CollectiveOperation::receive: return ncclRecv(call.out, count, type, call.root, comm, stream);
   }
   return ncclInvalidArgument;
 }
@@ -100,10 +110,19 @@ class NcclCommunicator final : public Communicator {
   Status broadcast(Tensor& values, int root) override {
     return call(broadcast_call(values, root, size_), values, values);
   }
+  Status send(const Tensor& values, int to) override {
+    return call(send_call(values, to, rank_, size_), values, values);
+  }
+  Status receive(Tensor& values, int from) override {
+    return call(receive_call(values, from, rank_, size_), values, values);
+  }
+
+  void begin_group() override { group_.begin(); }
+  Status end_group() override { return together("a group of calls", group_.end()); }
 
   void abort(const std::string& reason) override {
     reason_.set(reason);
-    if (table_) table_->barrier.abort(reason);
+    if (table_) table_->abort(reason);
   }
 
  private:
@@ -116,30 +135,69 @@ class NcclCommunicator final : public Communicator {
     const Device device = comm_->stream().device();
     if (call.mistake.empty() && (in.device() != device || out.device() != device))
       call.mistake = cat("memory that is not on CUDA device ", device.index);
-    TROUPE_TRY(agree(call));
-    if (call.count == 0) return {};
-    Status status = run(call);
-    // Those who wait on the device for this rank are told.
-    if (!status) abort(status.error().message);
-    return status;
+    if (group_.open()) {
+      group_.add(std::move(call));
+      return {};
+    }
+    const char* name = name_of(call.operation);
+    return together(name, {std::move(call)});
   }
 
-  Status run(const CollectiveCall& call) {
+  // Those that the ranks agree on, as one operation.
+  Status together(const char* name, std::vector<CollectiveCall> calls) {
+    Status first;
+    std::vector<Status> agreed = agree(calls);
+    std::vector<const CollectiveCall*> fit;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      if (agreed[i] && calls[i].count > 0) fit.push_back(&calls[i]);
+      if (first && !agreed[i]) first = std::move(agreed[i]);
+    }
+    if (fit.empty()) return first;
+    const Status done = run(name, fit);
+    // Those who wait on the device for this rank are told.
+    if (!done) abort(done.error().message);
+    return first ? done : first;
+  }
+
+  Status run(const char* name, const std::vector<const CollectiveCall*>& calls) {
+    const auto submit_all = [&](ncclComm_t comm, cudaStream_t stream) {
+      if (calls.size() == 1) return submit(*calls[0], rank_, size_, comm, stream);
+      ncclGroupStart();
+      ncclResult_t first = ncclSuccess;
+      for (const CollectiveCall* call : calls) {
+        const ncclResult_t result = submit(*call, rank_, size_, comm, stream);
+        if (first == ncclSuccess && result != ncclInProgress) first = result;
+      }
+      const ncclResult_t ended = ncclGroupEnd();
+      return first == ncclSuccess ? ended : first;
+    };
     try {
-      return comm_->run(
-          name_of(call.operation),
-          [&](ncclComm_t comm, cudaStream_t stream) { return submit(call, rank_, size_, comm, stream); },
-          [this] { return aborted(); });
+      return comm_->run(name, submit_all, [this] { return aborted(); });
     } catch (const std::exception& e) {
       return fail(ErrorKind::failed, e.what());
     }
   }
 
-  Status agree(const CollectiveCall& call) {
-    if (!table_)
-      return call.mistake.empty()
-                 ? Status()
-                 : fail(ErrorKind::invalid, cat("rank ", rank_, " calls ", describe(call), " with ", call.mistake));
+  // What each call is worth, by the word of all ranks where they share a process, else by this rank's arguments.
+  std::vector<Status> agree(const std::vector<CollectiveCall>& calls) {
+    std::vector<Status> agreed;
+    for (const CollectiveCall& call : calls) agreed.push_back(check_own(call, rank_));
+    if (!table_) return agreed;
+    std::vector<uint64_t> offers(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (agreed[i] && calls[i].operation == CollectiveOperation::send)
+        offers[i] = table_->pairs.offer(rank_, calls[i].root, {calls[i].dtype, calls[i].count, calls[i].in});
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (!is_pair(calls[i])) agreed[i] = meet(calls[i]);
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (agreed[i] && calls[i].operation == CollectiveOperation::receive) agreed[i] = take(calls[i]);
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (agreed[i] && calls[i].operation == CollectiveOperation::send)
+        agreed[i] = table_->pairs.settled(rank_, calls[i].root, offers[i]);
+    return agreed;
+  }
+
+  Status meet(const CollectiveCall& call) {
     TROUPE_TRY(table_->meet(rank_, call));
     auto problem = disagreement(table_->calls);
     table_->barrier.meet();
@@ -147,9 +205,19 @@ class NcclCommunicator final : public Communicator {
     return {};
   }
 
+  Status take(const CollectiveCall& call) {
+    auto offer = table_->pairs.take(call.root, rank_);
+    if (!offer) return tl::unexpected<Error>(offer.error());
+    std::string mistake = pair_mistake(*offer, call, rank_);
+    table_->pairs.answer(call.root, rank_, mistake);
+    if (!mistake.empty()) return fail(ErrorKind::invalid, std::move(mistake));
+    return {};
+  }
+
   std::unique_ptr<NcclComm> comm_;
   int rank_, size_;
   std::shared_ptr<CallTable> table_;
+  CallGroup group_;
   AbortReason reason_;
 };
 

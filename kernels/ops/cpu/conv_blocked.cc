@@ -1,9 +1,11 @@
 #include <troupe/kernels/ops/cpu/conv_blocked.h>
 
 #include <dnnl.hpp>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include <troupe/kernels/ops/cpu/image_blocks.h>
 #include <troupe/kernels/ops/cpu/threads.h>
 
 namespace troupe::ops::cpu {
@@ -13,12 +15,15 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 
 // An argument of a primitive: how the caller's tensor is laid out, how the primitive wants it, and what
-// brings one into the other (nothing, when they are the same).
+// brings one into the other (nothing, when they are the same): our own code for blocks of channels, else oneDNN's.
 struct Port {
   int arg = 0;
   memory::desc plain, blocked;
+  ImageBlocks blocks;
   dnnl::primitive relay;
   size_t offset = 0;  // of the blocked copy in the stream's scratch memory
+
+  bool relaid() const { return blocks.block > 0 || relay; }
 };
 
 // A convolution that is ready to run.
@@ -33,11 +38,21 @@ size_t aligned(size_t bytes) {
   return (bytes + Buffer::kAlignment - 1) / Buffer::kAlignment * Buffer::kAlignment;
 }
 
+// What `blocked` is of `plain`; block is 0 where it is something else.
+ImageBlocks blocks_of(const memory::desc& plain, const memory::desc& blocked) {
+  const memory::dims dims = plain.dims();
+  for (const auto& [tag, block] : {std::pair(Tag::nChw16c, 16), std::pair(Tag::nChw8c, 8)})
+    if (dims.size() == 4 && dims[1] % block == 0 && blocked == memory::desc(dims, memory::data_type::f32, tag))
+      return {dims[0] * dims[1] / block, dims[2] * dims[3], block};
+  return {};
+}
+
 void add_port(Plan& plan, bool input, int arg, const memory::desc& plain, const memory::desc& blocked,
               const dnnl::engine& engine) {
-  Port port{arg, plain, blocked, {}, plan.scratch_bytes};
+  Port port{arg, plain, blocked, {}, {}, plan.scratch_bytes};
   if (plain != blocked) {
-    port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
+    port.blocks = blocks_of(plain, blocked);
+    if (port.blocks.block == 0) port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
                                      : dnnl::reorder::primitive_desc(engine, blocked, engine, plain));
     plan.scratch_bytes += aligned(blocked.get_size());
   }
@@ -97,15 +112,30 @@ dnnl::primitive_attr attributes() {
   return attr;
 }
 
-dnnl::convolution_forward::primitive_desc forward_desc(const Description& d, bool bias,
-                                                       const dnnl::engine& engine) {
+// oneDNN 2 (Debian 12) describes an operation before the primitive, oneDNN 3 (Ubuntu 24.04) both at once. `hint`: for
+// gradients, the forward pass that they belong to.
+template <class Convolution, class... How, class... Hint>
+typename Convolution::primitive_desc describe(const dnnl::engine& engine, const std::tuple<How...>& how,
+                                              const Hint&... hint) {
+#if DNNL_VERSION_MAJOR >= 3
+  const auto make = [&](const How&... terms) {
+    return typename Convolution::primitive_desc(engine, terms..., hint..., attributes());
+  };
+#else
+  const auto make = [&](const How&... terms) {
+    return typename Convolution::primitive_desc({terms...}, attributes(), engine, hint...);
+  };
+#endif
+  return std::apply(make, how);
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Description& d, bool bias, const dnnl::engine& engine) {
   using Forward = dnnl::convolution_forward;
-  const auto kind = dnnl::prop_kind::forward_training;
-  const Forward::desc desc = bias ? Forward::desc(kind, kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y,
-                                                  d.strides, d.padding_before, d.padding_after)
-                                  : Forward::desc(kind, kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
-                                                  d.padding_before, d.padding_after);
-  return {desc, attributes(), engine};
+  constexpr auto kind = dnnl::prop_kind::forward_training;
+  return bias ? describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+                                                     d.padding_before, d.padding_after))
+              : describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+                                                     d.padding_before, d.padding_after));
 }
 
 Plan forward_plan(const Description& d, bool bias, const dnnl::engine& engine) {
@@ -119,10 +149,11 @@ Plan forward_plan(const Description& d, bool bias, const dnnl::engine& engine) {
 }
 
 Plan input_gradient_plan(const Description& d, const dnnl::engine& engine) {
-  const dnnl::convolution_backward_data::primitive_desc desc(
-      {kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after}, attributes(),
-      engine, forward_desc(d, false, engine));
-  Plan plan{dnnl::convolution_backward_data(desc), {}, {}, desc.scratchpad_desc()};
+  using Backward = dnnl::convolution_backward_data;
+  const auto desc = describe<Backward>(
+      engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after),
+      forward_desc(d, false, engine));
+  Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_DIFF_DST, d.y, desc.diff_dst_desc(), engine);
   add_port(plan, true, DNNL_ARG_WEIGHTS, d.w, desc.weights_desc(), engine);
   add_port(plan, false, DNNL_ARG_DIFF_SRC, d.x, desc.diff_src_desc(), engine);
@@ -131,11 +162,12 @@ Plan input_gradient_plan(const Description& d, const dnnl::engine& engine) {
 
 Plan weight_gradient_plan(const Description& d, bool bias, const dnnl::engine& engine) {
   using Backward = dnnl::convolution_backward_weights;
-  const Backward::desc how = bias ? Backward::desc(kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
-                                                   d.padding_before, d.padding_after)
-                                  : Backward::desc(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
-                                                   d.padding_before, d.padding_after);
-  const Backward::primitive_desc desc(how, attributes(), engine, forward_desc(d, bias, engine));
+  const auto forward = forward_desc(d, bias, engine);
+  const auto desc =
+      bias ? describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+                                                   d.padding_before, d.padding_after), forward)
+           : describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+                                                   d.padding_before, d.padding_after), forward);
   Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_SRC, d.x, desc.src_desc(), engine);
   add_port(plan, true, DNNL_ARG_DIFF_DST, d.y, desc.diff_dst_desc(), engine);
@@ -171,21 +203,29 @@ class OneDnn final : public StreamState {
     const auto inner = [&](const Port& port) { return memory(port.blocked, engine_, scratch + port.offset); };
     auto input = from.begin();
     for (const Port& port : plan.inputs) {
-      memory given = outer(port, *input++);
-      args[port.arg] = port.relay ? inner(port) : given;
-      if (port.relay) port.relay.execute(queue_, {{DNNL_ARG_FROM, given}, {DNNL_ARG_TO, args[port.arg]}});
+      const float* const data = *input++;
+      memory given = outer(port, data);
+      args[port.arg] = port.relaid() ? inner(port) : given;
+      if (port.blocks.block > 0)
+        to_blocks(stream, port.blocks, data, reinterpret_cast<float*>(scratch + port.offset));
+      else if (port.relay)
+        port.relay.execute(queue_, {{DNNL_ARG_FROM, given}, {DNNL_ARG_TO, args[port.arg]}});
     }
     auto output = to.begin();
     for (const Port& port : plan.outputs) {
       float* const wanted = *output++;
-      args[port.arg] = port.relay ? inner(port) : outer(port, wanted);
+      args[port.arg] = port.relaid() ? inner(port) : outer(port, wanted);
     }
     args[DNNL_ARG_SCRATCHPAD] = memory(plan.workspace, engine_, scratch + plan.scratch_bytes);
     plan.primitive.execute(queue_, args);
     output = to.begin();
     for (const Port& port : plan.outputs) {
-      memory wanted = outer(port, *output++);
-      if (port.relay) port.relay.execute(queue_, {{DNNL_ARG_FROM, args[port.arg]}, {DNNL_ARG_TO, wanted}});
+      float* const data = *output++;
+      memory wanted = outer(port, data);
+      if (port.blocks.block > 0)
+        from_blocks(stream, port.blocks, reinterpret_cast<const float*>(scratch + port.offset), data);
+      else if (port.relay)
+        port.relay.execute(queue_, {{DNNL_ARG_FROM, args[port.arg]}, {DNNL_ARG_TO, wanted}});
     }
     queue_.wait();
   }

@@ -28,22 +28,30 @@ struct Name {
   char text[kSize];
 };
 
-/// The function that `member` points to, within a range called `name`.
-template <Name name, auto member>
+/// The function of table() that `member` points to, within a range called `name`.
+template <Name name, auto table, auto member>
 struct Named;
 
-template <Name name, class Family, class... Args, void (*Family::*member)(Stream&, Args...)>
-struct Named<name, member> {
+template <Name name, auto table, class Family, class... Args, void (*Family::*member)(Stream&, Args...)>
+struct Named<name, table, member> {
   static void call(Stream& stream, Args... args) {
     const Range range(stream, name.text);
-    (cuda_ops().*member)(stream, static_cast<Args>(args)...);
+    (table().*member)(stream, static_cast<Args>(args)...);
   }
 };
 
 Ops make() {
   Ops ops{};
-#define TROUPE_NAME_OP(op) ops.op = Named<#op, &Ops::op>::call;
+#define TROUPE_NAME_OP(op) ops.op = Named<#op, cuda_ops, &Ops::op>::call;
   TROUPE_EACH_OP(TROUPE_NAME_OP)
+#undef TROUPE_NAME_OP
+  return ops;
+}
+
+UpdateOps make_updates() {
+  UpdateOps ops{};
+#define TROUPE_NAME_OP(op) ops.op = Named<#op, cuda_update_ops, &UpdateOps::op>::call;
+  TROUPE_EACH_UPDATE_OP(TROUPE_NAME_OP)
 #undef TROUPE_NAME_OP
   return ops;
 }
@@ -52,6 +60,11 @@ Ops make() {
 
 const Ops& named_cuda_ops() {
   static const Ops ops = make();
+  return ops;
+}
+
+const UpdateOps& named_cuda_update_ops() {
+  static const UpdateOps ops = make_updates();
   return ops;
 }
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include <troupe/kernels/ops/ops.h>
+#include <troupe/kernels/ops/update.h>
 
 /// DO(name) for every op, for tables that are made from another table.
 #define TROUPE_EACH_OP(DO)                                                                              \
@@ -15,10 +16,13 @@
   DO(gelu_tanh) DO(gelu_tanh_gradient) DO(swiglu) DO(swiglu_gradient) DO(attention)                     \
   DO(attention_gradient) DO(rotary) DO(rotary_gradient) DO(cast)
 
+#define TROUPE_EACH_UPDATE_OP(DO) DO(sgd) DO(momentum) DO(adam) DO(adagrad) DO(rmsprop) DO(lamb)
+
 namespace troupe::ops {
 
 #define TROUPE_COUNT_OP(op) +1
 static_assert(sizeof(Ops) == (0 TROUPE_EACH_OP(TROUPE_COUNT_OP)) * sizeof(void (*)()), "an op is missing above");
+static_assert(sizeof(UpdateOps) == (0 TROUPE_EACH_UPDATE_OP(TROUPE_COUNT_OP)) * sizeof(void (*)()), "an op is missing");
 #undef TROUPE_COUNT_OP
 
 }  // namespace troupe::ops

@@ -70,8 +70,8 @@ auto fields(T& x) {
 
 template <Of<Work> T>
 auto fields(T& x) {
-  auto& [number, kind, step, schedule_step, step_samples, range, loss_scale] = x;
-  return std::tie(number, kind, step, schedule_step, step_samples, range, loss_scale);
+  auto& [number, kind, step, schedule_step, step_samples, range, since, loss_scale] = x;
+  return std::tie(number, kind, step, schedule_step, step_samples, range, since, loss_scale);
 }
 
 template <Of<Spawn> T>

@@ -108,6 +108,7 @@ void write(const Work& in, schema::Work::Builder out, Writer&) {
   out.setEpoch(in.range.epoch);
   out.setBegin(in.range.begin);
   out.setCount(in.range.count);
+  out.setSince(in.since);
   out.setLossScale(in.loss_scale);
 }
 void read(schema::Work::Reader in, Work& out, Reader& reader) {
@@ -119,6 +120,7 @@ void read(schema::Work::Reader in, Work& out, Reader& reader) {
   out.range.epoch = reader.count(in.getEpoch(), "epoch");
   out.range.begin = reader.count(in.getBegin(), "begin");
   out.range.count = reader.count(in.getCount(), "count");
+  out.since = reader.step(in.getSince(), "step");
   out.loss_scale = reader.finite(in.getLossScale(), "loss scale");
 }
 
