@@ -87,8 +87,8 @@ BOOST_AUTO_TEST_CASE(ADynamicScaleNeedsLayersThatWaitForAll) {
 }
 
 BOOST_AUTO_TEST_CASE(ItDoesNotBeginBelowTheLeast) {
-  BOOST_TEST(holds(error_of("precision.loss_scale = \"dynamic\"\nprecision.min_scale = 100000"),
-                   "precision.init_scale = 65536.0 (default) is below precision.min_scale = 100000.0 (x.toml:2)"));
+  BOOST_TEST(holds(error_of("precision.loss_scale = \"dynamic\"\nprecision.min_scale = 131072"),
+                   "precision.init_scale = 65536.0 (default) is below precision.min_scale = 131072.0 (x.toml:2)"));
 }
 
 BOOST_AUTO_TEST_CASE(WhatADynamicScaleAloneReadsIsToldToHaveNoEffect) {
