@@ -56,5 +56,9 @@ class Usage(Case):
         self.assert_refused(self.troupe("check", "x.toml", "--set", "train.epochs"),
                             "error: command line: --set train.epochs: expected KEY=VALUE, as in --set train.epochs=3")
 
+    def test_a_core_that_is_not_there_is_refused(self):
+        self.assert_refused(self.troupe("node", "--join", "127.0.0.1:9", "--core", "1023"),
+                            "error: cannot run on core 1023 alone: Invalid argument; taskset -p $$ says which there are")
+
 
 closing.run()
