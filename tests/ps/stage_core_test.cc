@@ -465,7 +465,7 @@ BOOST_AUTO_TEST_CASE(StepsFollowEachOtherWithoutAFlushOverANetworkThatLosesAndDo
 
 // Where nothing comes late, the order is the schedule's own: the list of many steps that `troupe plan` draws.
 BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
-  constexpr Step kSteps = 5;
+  constexpr uint32_t kSteps = 5;
   for (const auto& [name, micro_batches] : {std::pair{"pipedream", 1u}, std::pair{"pipedream-2bw", 4u}}) {
     const auto whole = make_schedule({.name = name,
                                       .stages = 3,

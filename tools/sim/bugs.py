@@ -16,7 +16,6 @@ WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinat
 CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
 BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
-VERDICT = "ps/control/coordinator_verdict.cc"
 RELOAD, RELOADED = "ps/control/coordinator_reload.cc", "ps/param/reloaded_image.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -103,9 +102,6 @@ BUGS = {
     "lost_reads_used": [
         (WORKER, "    if (in_use && work->kind == Work::Kind::train) continue;",
          '    if ((in_use && work->kind == Work::Kind::train) || bug("lost_reads_used")) continue;')],
-    # The group decides on a step before it is known from which on a server that was lost takes part again.
-    "verdict_before_reload": [
-        (VERDICT, "back->second.waits || step", '(back->second.waits && !bug("verdict_before_reload")) || step')],
     # A server that goes on from a checkpoint knows nothing of how far the workers are.
     "reload_forgets_clocks": [
         (RELOADED, "p.version = furthest;", 'p.version = furthest - (bug("reload_forgets_clocks") && furthest > 0);')],
