@@ -28,21 +28,21 @@ class Precision(Case):
         self.assertEqual(summary["skipped_steps"], skipped)
         self.assertEqual(summary["loss_scale"], scales[-1])
         self.assertRegex((self.folder / "run/log.txt").read_text(),
-                         r"step 0: the gradient overflowed \(layer fc\d, worker \d\), the step is skipped; "
+                         r"step 0: the gradient overflowed \((layer fc\d, )?worker \d\), the step is skipped; "
                          r"the loss scale goes from 1\.09951e\+12 to 5\.49756e\+11")
 
     def test_a_checkpoint_keeps_the_scale(self):
-        self.train("precision.activations=f16", "precision.loss_scale=dynamic", "precision.growth_interval=3",
-                   "train.epochs=0", "train.max_steps=5")
+        self.train("precision.activations=f16", "precision.loss_scale=dynamic", "precision.init_scale=1024",
+                   "precision.growth_interval=3", "train.epochs=0", "train.max_steps=5")
         manifest = next((self.folder / "run/checkpoints").glob("*/manifest.json"))
-        self.assertEqual(json.loads(manifest.read_text())["loss_scale"], {"value": 131072.0, "good_steps": 2})
+        self.assertEqual(json.loads(manifest.read_text())["loss_scale"], {"value": 2048.0, "good_steps": 2})
 
     def test_a_number_is_a_fixed_scale(self):
         for i, text in enumerate(["1024", "1024.0", '"1024"']):
             with self.subTest(text):
                 self.write("fixed.toml", TINY + f"[precision]\nloss_scale = {text}\n")
                 self.train("train.max_steps=1", config="fixed.toml", run=f"run{i}")
-                self.assertIn('loss_scale = "1024.0"', (self.folder / f"run{i}/config.toml").read_text())
+                self.assertIn('loss_scale = "1024.0"', (self.folder / f"run{i}/config.resolved.toml").read_text())
                 self.assertEqual(self.summary(f"run{i}")["loss_scale"], 1024)
 
     def test_values_that_mean_nothing_are_refused_with_what_is_possible(self):
