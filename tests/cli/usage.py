@@ -23,7 +23,8 @@ class Usage(Case):
     def test_a_setting_is_explained(self):
         done = self.troupe("config", "--explain", "train.epochs")
         self.assertEqual(done.returncode, 0)
-        self.assertTrue(done.stdout.startswith("train.epochs: an integer (epochs), 0 or more; default 5\n"), done.stdout)
+        self.assertTrue(done.stdout.startswith("train.epochs: an integer (epochs), 0 or more; default 5\n"),
+                        done.stdout)
         self.assertIn("TROUPE_TRAIN__EPOCHS", done.stdout)
 
     def test_all_settings_are_explained(self):
@@ -39,6 +40,11 @@ class Usage(Case):
     def test_an_unknown_command_is_answered_with_its_nearest(self):
         self.assert_refused(self.troupe("chek", "x.toml"), "error: unknown command chek; did you mean check?",
                             "See troupe --help.")
+
+    def test_so_is_an_unknown_command_of_a_command(self):
+        self.assert_refused(self.troupe("ckpt", "verfy", "run"),
+                            "error: unknown command ckpt verfy; did you mean verify?",
+                            "See troupe ckpt --help.")
 
     def test_no_command_is_bad_usage(self):
         self.assert_refused(self.troupe(), "error: A subcommand is required", "See troupe --help.")
