@@ -123,6 +123,11 @@ Status Blueprint::choose_stages() {
   if (!costs) return tl::unexpected<Error>(costs.error());
   auto plan = ps::plan_stages(*model_, std::make_shared<const ps::Schedule>(std::move(*schedule)), p.cuts, *costs);
   if (!plan) return tl::unexpected<Error>(plan.error());
+  if (p.asynchronous() && !plan->tied.empty())
+    return fail(ErrorKind::invalid,
+                cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages (model.tied), and "
+                    "parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set "
+                    "model.tied = false, or use another schedule"));
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;

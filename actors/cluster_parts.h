@@ -37,7 +37,8 @@ struct SlowDown {
   std::chrono::microseconds extra{0};   ///< and this much longer
 };
 
-/// Devices that workers compute on, each on its own: where all_reduce layers are summed and updated.
+/// Devices that workers compute on, each on its own: where all_reduce layers are summed and updated. A worker's source then
+/// takes weights on its device, too, and leaves the gradients of those layers there, as nn::ModelSource does.
 struct DeviceParts {
   std::shared_ptr<Backend> backend;                   ///< that has ops::UpdateOps
   std::function<Result<int>(ps::WorkerId)> seat;      ///< which device a worker's source is on

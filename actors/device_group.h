@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// The devices of a process's workers as one group for collectives, made when the first of them has something to reduce.
-/// Thread-safe.
+/// The devices of a process's workers as one group for collectives, made when the first of them has something to
+/// reduce. Thread-safe.
 class DeviceGroup {
  public:
   /// `size` ranks, rank r on device seat(r) of `backend`.

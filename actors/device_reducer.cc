@@ -167,7 +167,8 @@ class DeviceReducer final : public Reducer {
     try {
       return troupe::measure(*measuring_, parts.backend->ops(), parts.layers[layer], gradient, parts.norm);
     } catch (const std::bad_alloc& e) {
-      throw std::runtime_error(cat("no memory for measuring the gradient of layer ", parts.layers[layer].name, ": ", e.what()));
+      throw std::runtime_error(
+          cat("no memory for measuring the gradient of layer ", parts.layers[layer].name, ": ", e.what()));
     }
   }
 

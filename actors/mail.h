@@ -57,6 +57,7 @@ struct FetchDone {
 struct StageTaskDone {
   ps::StageTask task;
   Tensor output;
+  StepStats stats;
   double compute_s = 0;
 };
 /// A layer's sum over the micro-batches of a stage.

@@ -11,6 +11,8 @@
 //
 //   idle --begin--> running --the last action has run, the last gradient is complete--> idle
 //
+// Of an asynchronous schedule several pieces of work run, each with the weights that it began with.
+//
 // The executor runs one action at a time, in the order that StageCore gives them, and answers each with what it made.
 // A layer's gradient takes a second way through it, once complete: where the other stage's part of a tied layer is
 // added and what clipping asks of it is measured. The end of the work goes the same way, behind the last gradient.
@@ -88,7 +90,8 @@ struct Stage::Computer {
             task.first_sample,
             derive_seed(piece, "worker", replica),
             train,
-            task.work.loss_scale};
+            task.work.loss_scale,
+            task.work.step};
   }
 
   void run(ps::StageTask task, const std::vector<Tensor>& weights) {
@@ -113,6 +116,7 @@ struct Stage::Computer {
       took = Clock::now() - begin;
     }
     done.compute_s = seconds(took);
+    done.stats = source->take_stats();
     if (traced) record(event, task);
     for (const ps::LayerId layer : task.gradients)
       report(StageSum{task.work.number, layer, source->take_gradient(layer)});
@@ -164,21 +168,25 @@ void Stage::obey(const ps::Membership& membership, ps::Generation generation) {
 }
 
 ps::Outbox Stage::begin(const ps::Work& work, std::vector<Tensor> weights) {
-  work_ = work;
-  weights_ = std::make_shared<const std::vector<Tensor>>(std::move(weights));
-  compute_s_ = 0;
+  runs_[work.number] = {work, std::make_shared<const std::vector<Tensor>>(std::move(weights)), {}, 0};
   return carry(core_.begin(work));
 }
 
 ps::Outbox Stage::handle(const ps::Envelope& envelope) { return carry(core_.handle(envelope)); }
 
 ps::Outbox Stage::done(const StageTaskDone& task) {
-  compute_s_ += task.compute_s;
+  if (const auto run = runs_.find(task.task.work.number); run != runs_.end()) {
+    run->second.compute_s += task.compute_s;
+    StepStats& sum = run->second.stats;
+    sum.loss_sum += task.stats.loss_sum;
+    sum.correct += task.stats.correct;
+    sum.samples += task.stats.samples;
+  }
   return carry(core_.computed(task.task, task.output));
 }
 
 ps::Outbox Stage::done(const StageSum& sum) {
-  return sum.work == work_.number ? carry(core_.gradient(sum.layer, sum.sum)) : ps::Outbox{};
+  return carry(core_.gradient(sum.work, sum.layer, sum.sum));
 }
 
 ps::Outbox Stage::tick() const { return core_.tick().send; }
@@ -188,28 +196,28 @@ ps::Outbox Stage::watch(int64_t now_ms) { return carry(core_.watch(now_ms)); }
 ps::Outbox Stage::carry(ps::StageCore::Effects effects) {
   for (ps::StageTask& task : effects.tasks) submit(std::move(task));
   for (ps::StageCore::Gradient& gradient : effects.gradients) submit(std::move(gradient));
-  if (effects.done) submit_end();
+  for (const ps::Work& work : effects.done) submit_end(work);
   return std::move(effects.send);
 }
 
 void Stage::submit(ps::StageTask task) {
-  parts_.compute->submit([computer = computer_, task = std::move(task), weights = weights_] {
+  parts_.compute->submit([computer = computer_, weights = runs_.at(task.work.number).weights, task = std::move(task)] {
     computer->guard([&] { computer->run(task, *weights); });
   });
 }
 
 void Stage::submit(ps::StageCore::Gradient gradient) {
-  parts_.compute->submit([computer = computer_, step = work_.step, gradient = std::move(gradient)] {
+  const ps::Step step = runs_.at(gradient.work).work.step;
+  parts_.compute->submit([computer = computer_, step, gradient = std::move(gradient)] {
     computer->guard([&] { computer->complete(step, gradient); });
   });
 }
 
-void Stage::submit_end() {
-  const double waited = seconds(Clock::now() - idle_since_) - compute_s_;
+void Stage::submit_end(const ps::Work& work) {
+  const Run run = std::move(runs_.extract(work.number).mapped());
+  const double waited = seconds(Clock::now() - idle_since_) - run.compute_s;
   idle_since_ = Clock::now();
-  weights_.reset();
-  parts_.compute->submit([computer = computer_, work = work_, computed = compute_s_, waited] {
-    const StepStats stats = computer->source->take_stats();
+  parts_.compute->submit([computer = computer_, work, stats = run.stats, computed = run.compute_s, waited] {
     if (work.kind == ps::Work::Kind::train)
       computer->report(BackwardDone{work.step, stats, computed, waited});
     else

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -49,17 +50,23 @@ class Stage {
   using Clock = std::chrono::steady_clock;
   struct Computer;
 
+  /// A piece of work under way, by its number.
+  struct Run {
+    ps::Work work;
+    std::shared_ptr<const std::vector<Tensor>> weights;
+    StepStats stats;
+    double compute_s = 0;
+  };
+
   ps::Outbox carry(ps::StageCore::Effects effects);
   void submit(ps::StageTask task);
   void submit(ps::StageCore::Gradient gradient);
-  void submit_end();
+  void submit_end(const ps::Work& work);
 
   StageParts parts_;
   ps::StageCore core_;
   std::shared_ptr<Computer> computer_;
-  ps::Work work_;
-  std::shared_ptr<const std::vector<Tensor>> weights_;
-  double compute_s_ = 0;
+  std::map<uint64_t, Run> runs_;
   Clock::time_point idle_since_ = Clock::now();
 };
 

@@ -133,7 +133,7 @@ void run(Self self, const ps::Prepare& task) {
 void run(Self self, const ps::Forward& task) {
   if (self->state.stage) return;  // begins when all weights are there
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report&) {
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report&) {
            Span span(computer->track, "forward", task.work.step, {"first", static_cast<int64_t>(task.first)});
            span.event.args[2] = {"last", static_cast<int64_t>(task.last)};
            const auto begin = Clock::now();
@@ -181,10 +181,10 @@ class Outlet {
 };
 
 void run(Self self, const ps::Backward& task) {
-  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
   if (!task.buckets.empty()) reducer_of(self);
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights(),
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work),
           reducer = self->state.reducer](const Report& report) {
            Computer& c = *computer;
            const ps::Step step = task.work.step;
@@ -213,9 +213,9 @@ void run(Self self, const ps::Backward& task) {
 }
 
 void run(Self self, const ps::Evaluate& task) {
-  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights()));
+  if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
   submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights()](const Report& report) {
+         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report& report) {
            const Span span(computer->track, "evaluate", task.work.step);
            const auto begin = Clock::now();
            std::vector<uint32_t> samples(static_cast<size_t>(task.work.range.count));

@@ -170,6 +170,7 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
     worker.stage = StageParts{};
     worker.stage->track = worker.compute_track;
     worker.stage->options = parts_.stage;
+    worker.options.weight_lag = ps::weight_lag(*parts_.stage.plan.schedule, who.index % stages);
     worker.stage->source = parts_.stage_source(who.index);
     const uint32_t stages = parts_.coordinator.layout.stages;
     if (parts_.trace)

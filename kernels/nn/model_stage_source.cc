@@ -1,5 +1,7 @@
 #include <troupe/kernels/nn/model_stage_source.h>
 
+#include <utility>
+
 #include <troupe/kernels/nn/loss_scale.h>
 
 namespace troupe::nn {
@@ -17,7 +19,7 @@ ModelStageSource::ModelStageSource(std::shared_ptr<const Model> model, std::vect
       gradients_(model_->layers().size()) {}
 
 ModelStageSource::Running& ModelStageSource::running(const MicroBatch& micro) {
-  const auto found = running_.find({micro.part, micro.index});
+  const auto found = running_.find(key(micro));
   TROUPE_CHECK(found != running_.end(), "micro-batch ", micro.index, " has not run through part ", micro.part);
   return found->second;
 }
@@ -25,7 +27,7 @@ ModelStageSource::Running& ModelStageSource::running(const MicroBatch& micro) {
 Tensor ModelStageSource::forward(const MicroBatch& micro, std::span<const Tensor> weights, Tensor x) {
   TROUPE_CHECK(micro.part < parts_.size(), "part ", micro.part, " of ", parts_.size());
   const ModelPart& part = parts_[micro.part];
-  const auto [at, fresh] = running_.try_emplace({micro.part, micro.index});
+  const auto [at, fresh] = running_.try_emplace(key(micro));
   TROUPE_CHECK(fresh, "micro-batch ", micro.index, " is in part ", micro.part, " already");
   Running& running = at->second;
 
@@ -61,7 +63,7 @@ Tensor ModelStageSource::backward_input(const MicroBatch& micro, std::span<const
 void ModelStageSource::backward_weight(const MicroBatch& micro, std::span<const Tensor> weights) {
   parts_[micro.part].backward_weight(pass(micro), weights, gradients_, running(micro).context);
   loss_scale_ = micro.loss_scale;
-  running_.erase({micro.part, micro.index});
+  running_.erase(key(micro));
 }
 
 Tensor ModelStageSource::take_gradient(size_t layer) {

@@ -1,7 +1,7 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <troupe/kernels/nn/dataset.h>
@@ -36,7 +36,8 @@ class ModelStageSource final : public StageSource {
     ModelContext context;
     Tensor dlogits;  ///< of the model's last part
   };
-  using Key = std::pair<uint32_t, uint32_t>;  ///< part, micro-batch
+  using Key = std::tuple<uint32_t, int64_t, uint32_t>;  ///< part, step, micro-batch
+  static Key key(const MicroBatch& micro) { return {micro.part, micro.step, micro.index}; }
 
   Pass pass(const MicroBatch& micro) {
     return {stream_, ops_, micro.training, micro.seed, micro.first_sample, storage_, micro.loss_scale};

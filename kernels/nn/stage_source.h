@@ -17,13 +17,15 @@ struct MicroBatch {
   uint64_t seed = 0;                  ///< of the replica's batch
   bool training = true;               ///< false: only `forward` follows
   double loss_scale = 1;              ///< as Batch::loss_scale; of all micro-batches of a step
+  int64_t step = 0;                   ///< in which it is: micro-batches of several may be under way
 };
 
 /// Computes what one stage of a pipeline computes: some parts of a model, each a range of layers, for the micro-batches
 /// of a step. Part by part it is what GradientSource is for a whole model; Troupe's is nn::ModelStageSource.
 ///
 /// All calls come from one thread at a time. For each micro-batch and part: `forward`, then `backward_input`, then
-/// `backward_weight`, other micro-batches in between. An exception ends the stage with its text.
+/// `backward_weight`, other micro-batches in between, of the next steps as well: but no `backward_weight` of a step
+/// before the gradients of the one before it were taken. An exception ends the stage with its text.
 class StageSource {
  public:
   virtual ~StageSource() = default;

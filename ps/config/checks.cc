@@ -89,6 +89,36 @@ struct Checker {
     if (immediate && c.train.on_nonfinite == NonFinite::skip)
       problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
               term("parallel.stages"), ": use sync or all_reduce layers, or stop");
+    if (p.asynchronous()) asynchronous_stages();
+  }
+
+  // Each stage updates its layers when it has their gradient, and knows nothing of the others'.
+  void asynchronous_stages() {
+    const auto refuse = [&](const std::string& what, const char* instead) {
+      problem(what, " and ", term("parallel.schedule"), ": ", instead);
+    };
+    const char* const stale = "its layers are pulled by version (which of them a micro-batch reads is the schedule's "
+                              "decision, docs/pipelines.md): use mode = \"sync\", or another schedule";
+    for (size_t i = 0; i < c.update.size(); ++i)
+      if (c.update[i].policy.mode != Mode::sync)
+        refuse(cat(rule(i), " makes ", c.update[i].layers, " ", describe(c.update[i].policy)), stale);
+    if (c.train.clip_norm > 0)
+      refuse(cat(term("train.clip_norm"), " clips by the norm of the gradients of all stages"),
+             "a stage does not wait for those of the others: leave clipping out, or use another schedule");
+    if (c.train.on_nonfinite == NonFinite::skip)
+      refuse(cat(term("train.on_nonfinite"), " is a decision of all stages"),
+             "a stage does not wait for the others: use stop, or another schedule");
+    if (c.precision.loss_scale == "dynamic")
+      refuse(cat(term("precision.loss_scale"), " is a decision of all stages on each step"),
+             "a stage does not wait for the others: use a number, or another schedule");
+    if (c.parallel.strict_schedule)
+      refuse(term("parallel.strict_schedule"),
+             "that order has no end to keep to: leave it out, or use another schedule");
+    for (const int64_t samples : worker_batches(c))
+      if (samples % c.parallel.steps_per_batch() != 0)
+        return refuse(cat("a replica's batch of ", samples, " samples (", term("train.batch_size"), ", ",
+                          term("parallel.workers"), ") is no multiple of ", term("parallel.micro_batches")),
+                      "each micro-batch is an update of its own, and all of them weigh the same: change one of them");
   }
   void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
 

@@ -97,8 +97,10 @@ DealerOptions dealer_options(const RunConfig& config, int64_t train_samples) {
   options.train_samples = train_samples;
   options.epochs = config.train.epochs;
   options.max_steps = config.train.max_steps;
-  options.global_batch = config.train.batch_size;
+  const int64_t steps = config.parallel.steps_per_batch();
+  options.global_batch = config.train.batch_size / steps;
   options.worker_batch = worker_batches(config);
+  for (int64_t& samples : options.worker_batch) samples /= steps;
   options.stages = config.parallel.stages;
   return options;
 }

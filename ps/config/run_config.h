@@ -86,6 +86,12 @@ struct ParallelSection {
   int64_t reduce_threads = -1;  ///< -1: as many as cores are left; see reduce_threads()
 
   int64_t replicas() const { return workers / stages; }
+  /// Stages update their weights without a flush of the pipeline in between.
+  bool asynchronous() const {
+    return stages > 1 && schedule_file.empty() && (schedule == "pipedream" || schedule == "pipedream-2bw");
+  }
+  /// Updates, and so steps of the run, that a batch is good for: PipeDream makes one of every micro-batch.
+  int64_t steps_per_batch() const { return asynchronous() && schedule == "pipedream" ? micro_batches : 1; }
 };
 
 /// What activations and their gradients are held in between layers.
@@ -175,7 +181,7 @@ struct RunConfig {
   DebugSection debug;
 };
 
-/// Samples of one step by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
+/// Samples of one batch by worker, in all train.batch_size: `parallel.worker_batch`, or equal shares of which
 /// the first ones take one more where it does not divide.
 std::vector<int64_t> worker_batches(const RunConfig& config);
 

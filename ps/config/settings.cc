@@ -348,8 +348,9 @@ std::vector<Setting> declare() {
        .field = AT(parallel.schedule),
        .unit = "",
        .why = "In which order a stage runs its micro-batches; zero-bubble ones wait least, 1f1b keeps fewer "
-              "activations than gpipe.",
-       .choices = {"sequential", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"}},
+              "activations than gpipe, pipedream and pipedream-2bw never drain but compute with older weights.",
+       .choices = {"sequential", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "pipedream",
+                   "pipedream-2bw"}},
       {.key = "parallel.schedule_file",
        .field = AT(parallel.schedule_file),
        .unit = "path",

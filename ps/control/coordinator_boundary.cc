@@ -60,7 +60,7 @@ void CoordinatorCore::next_duty(Effects& out) {
 
 void CoordinatorCore::begin_duty(Effects& out) {
   if (duties_.empty()) {
-    for (Slot& slot : slots_) slot.parked = slot.absent;
+    for (Slot& slot : slots_) slot.parked = slot.absent, slot.since = slot.next_step;
     phase_ = Phase::running;
     return;
   }
@@ -173,12 +173,13 @@ void CoordinatorCore::apply_change(Effects& out) {
   const DealerState state = dealer_.state();
   const Step step = furthest();  // whoever comes back may have been the furthest
   if (resizing_) apply_resize(out);
+  note_immediate(policies);
   options_.dealer.lockstep = lockstep(policies);
   dealer_ = *Dealer::make(options_.dealer, state);
   membership_.layout = std::make_shared<const Layout>(make_layout(options_.layers, policies, options_.layout));
   membership_.rebase = step;
   for (Slot& slot : slots_) {
-    slot.next_step = step;
+    slot.next_step = slot.since = step;
     slot.parked = slot.absent;
   }
   verdicts_.clear();

@@ -75,7 +75,8 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   membership_.layout =
       std::make_shared<const Layout>(make_layout(options_.layers, options_.policies, options_.layout));
   membership_.rebase = start;
-  for (Slot& slot : slots_) slot.next_step = start;
+  for (Slot& slot : slots_) slot.next_step = slot.since = start;
+  note_immediate(options_.policies);
   pieces_at_[start] = pieces_dealt();
   next_checkpoint_ = first_multiple_after(reached(), options_.checkpoint_every_steps);
   const int64_t epoch = options_.resume ? options_.resume->epoch : 0;
@@ -247,8 +248,8 @@ std::optional<Work> CoordinatorCore::next_work(WorkerId w) {
   }
   if (dealt_observer_) dealt_observer_({w, idle});
   const Deal deal = idle ? dealer_.idle(w) : *dealer_.next(w);
-  return Work{0, Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples, deal.range,
-              0, loss_scale_.value};
+  return Work{0,          Work::Kind::train, deal.step, deal.schedule_step, deal.step_samples,
+              deal.range, slot.since,        loss_scale_.value};
 }
 
 std::optional<Deal> CoordinatorCore::upcoming(WorkerId w) const {

@@ -141,7 +141,8 @@ class CoordinatorCore {
   static auto fields(T& x) {
     return std::tie(x.options_.changes, x.options_.dealer, x.dealer_, x.phase_, x.membership_, x.unacknowledged_,
                     x.workers_invited_, x.roster_, x.begun_, x.routes_changed_, x.spawning_, x.homeless_,
-                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.pieces_at_, x.full_batch_, x.resizing_,
+                    x.last_worker_, x.replicas_, x.moving_, x.reloaded_, x.once_immediate_, x.pieces_at_,
+                    x.full_batch_, x.resizing_,
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
@@ -159,10 +160,11 @@ class CoordinatorCore {
     bool parked = false;                    ///< what comes next lies beyond the boundary, or nothing does
     bool absent = false;                    ///< nobody fills it: the others go on alone
     Step next_step = 0;
+    Step since = 0;                         ///< Work::since
     std::set<Step> repeated;                ///< in the reports, and done again for another stage's sake
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.repeated);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.since, x.repeated);
     }
   };
 
@@ -232,6 +234,7 @@ class CoordinatorCore {
   void reload_again(Effects& out);
   bool lacks_image(const Spawn& order) const;
   void report_loss(Effects& out, ServerId s, const Reload& read);
+  void note_immediate(const std::vector<Policy>& policies);
   int64_t pieces_dealt() const;
   void relieve(Effects& out, const Endpoint& node);
   void rebalance(Effects& out);
@@ -311,6 +314,7 @@ class CoordinatorCore {
   std::vector<ReplicaSlot> replicas_;       ///< by server; empty in one process
   std::map<ServerId, Endpoint> moving_;     ///< servers whose replica takes over once it is equal, and its node
   std::map<ServerId, Reloaded> reloaded_;
+  std::set<LayerId> once_immediate_;        ///< layers that take each push for itself, or have at some time
   std::map<Step, int64_t> pieces_at_;       ///< dealt before the last checkpoints
   std::vector<int64_t> full_batch_;         ///< by worker, when nobody is absent
   bool resizing_ = false;                   ///< at the next boundary the batch is shared out anew

@@ -187,6 +187,7 @@ void CoordinatorCore::replace(Effects& out, WorkerId w) {
   }
   for (WorkerId v = first; v < last; ++v) {
     slots_[v].repeated = dealer_.repeated_steps(v);
+    slots_[v].since = slots_[v].repeated.empty() ? slots_[v].next_step : *slots_[v].repeated.begin();
     for (const Step step : owed[v - first]) slots_[v].repeated.erase(step);
     slots_[v].special = std::move(uploads[v - first]);
     if (evaluation) slots_[v].special.push_back(*evaluation);

@@ -75,14 +75,17 @@ void CoordinatorCore::report_loss(Effects& out, ServerId s, const Reload& read) 
   for (const SliceState& state : read.slices) {
     TROUPE_CHECK(state.slice < layout().slices.size(), "slice ", state.slice, " of ", layout().slices.size());
     const Slice& slice = layout().slices[state.slice];
-    // One that has become synchronous may have taken each push for itself before.
-    const Policy& policy = layout().policies[slice.layer];
-    const bool by_step = policy.aggregates() && policy == options_.policies[slice.layer];
+    const bool by_step = once_immediate_.count(slice.layer) == 0;
     const LostRange lost{s, options_.layers[slice.layer].name, slice.begin, slice.end, read.step, furthest(),
                          state.updates, by_step ? steps : pieces};
     out.events.push_back(describe(lost));
     result_.lost.push_back(lost);
   }
+}
+
+void CoordinatorCore::note_immediate(const std::vector<Policy>& policies) {
+  for (LayerId layer = 0; layer < policies.size(); ++layer)
+    if (policies[layer].immediate()) once_immediate_.insert(layer);
 }
 
 // Training work of all workers that may have been pushed. By their next steps, which do not go back: what a worker that

@@ -18,6 +18,17 @@ bool is_work(const Action& action) {
          action.kind == ActionKind::backward_weight;
 }
 
+// Contiguous, the larger parts first; some may be empty.
+std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
+  std::vector<SampleRange> parts;
+  int64_t begin = all.begin;
+  for (const int64_t count : equal_split(all.count, std::max<int64_t>(micro_batches, 1))) {
+    parts.push_back({all.epoch, begin, count});
+    begin += count;
+  }
+  return parts;
+}
+
 // An evaluation: every micro-batch through all chunks, one after the other.
 Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches) {
   Schedule out = schedule;
@@ -49,27 +60,31 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
     for (const uint32_t chunk : contributors(layer)) holders.insert(schedule.stage_of[chunk]);
     TROUPE_CHECK(holders.size() <= 2, "layer ", layer, " is tied over ", holders.size(), " stages");
   }
+  const auto steps = std::ranges::count(schedule.actions[stage()], ActionKind::step, &Action::kind);
+  const auto chunks = std::ranges::count(schedule.stage_of, stage());
+  TROUPE_CHECK(steps == chunks, "a piece of work is one update, the schedule has ", steps, " of ", chunks, " chunks");
 }
 
 // Chunk by chunk, as the schedule completes them; then those that another stage owns.
-void StageCore::set_order() {
-  order_.clear();
+std::vector<LayerId> StageCore::gradient_order() const {
+  std::vector<LayerId> order;
   std::map<uint32_t, uint32_t> weighted;
   for (const Action& action : options_.plan.schedule->actions[stage()]) {
     if (action.kind != ActionKind::backward_weight || ++weighted[action.chunk] < options_.plan.schedule->micro_batches)
       continue;
     const LayerRange& own = options_.plan.chunks[action.chunk];
-    for (LayerId layer = own.last; layer-- > own.first;) order_.push_back(layer);
+    for (LayerId layer = own.last; layer-- > own.first;) order.push_back(layer);
   }
   for (const TiedLayer& tied : options_.plan.tied)
     if (!here(chunk_of(tied.layer)) && here(tied.reader) && on_both(tied.layer) &&
-        std::ranges::find(order_, tied.layer) == order_.end())
-      order_.push_back(tied.layer);
+        std::ranges::find(order, tied.layer) == order.end())
+      order.push_back(tied.layer);
+  return order;
 }
 
-bool StageCore::is_complete(LayerId layer) const {
-  const auto place = std::ranges::find(order_, layer) - order_.begin();
-  return complete_.count(layer) > 0 || static_cast<size_t>(place) < left_;
+bool StageCore::is_complete(const Run& run, LayerId layer) const {
+  const auto place = std::ranges::find(run.gradient_order, layer) - run.gradient_order.begin();
+  return run.complete.count(layer) > 0 || static_cast<size_t>(place) < run.left;
 }
 
 void StageCore::set_membership(std::shared_ptr<const Membership> membership, Generation generation) {
@@ -109,68 +124,87 @@ bool StageCore::on_both(LayerId layer) const { return membership_->layout->polic
 // ---- work ------------------------------------------------------------------------------------------------------------
 
 StageCore::Effects StageCore::begin(const Work& work) {
-  TROUPE_CHECK(!work_ && membership_, options_.self, " begins step ", work.step, " within a step");
-  Effects out;
-  work_ = work;
   const bool train = work.kind == Work::Kind::train;
-  key_step_ = train ? work.step : -(evaluations_done_ + 1);
-  taken_.clear();
-  weighted_.clear();
-  sums_.clear();
-  complete_.clear();
-  at_executor_ = 0;
-  plan();
+  const bool behind = train && asynchronous() && !runs_.empty() && runs_.back().work.kind == Work::Kind::train &&
+                      runs_.back().work.step < work.step;
+  TROUPE_CHECK((runs_.empty() || behind) && membership_, options_.self, " begins step ", work.step, " within a step");
+  Effects out;
+  Run& run = runs_.emplace_back(plan(work));
+  for (const auto& [key, activation] : arrived_) note_arrival(run, key);
   moved(cat("begins ", train ? "step " : "an evaluation, ", work.step));
   advance(out);
   finish(out);
   return out;
 }
 
-void StageCore::plan() {
+StageCore::Run StageCore::plan(const Work& work) const {
   const Schedule& schedule = *options_.plan.schedule;
-  if (work_->kind == Work::Kind::train) {
-    split(schedule.micro_batches);
-    runs_ = options_.plan.schedule;
-    set_order();
-    left_ = 0;
-  } else {
-    split((work_->range.count + options_.evaluation_batch - 1) / options_.evaluation_batch);
-    runs_ = std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro_.size())));
-  }
-  next_.emplace(*runs_, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
-  for (const auto& [key, activation] : arrived_) note_arrival(key);
+  const bool train = work.kind == Work::Kind::train;
+  const int64_t tests = (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch;
+  auto micro = split(work.range, train ? schedule.micro_batches : tests);
+  auto list = train ? options_.plan.schedule
+                    : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size())));
+  StageOrder order(*list, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
+  const auto forwards = std::ranges::count(list->actions[stage()], ActionKind::forward, &Action::kind);
+  return {.work = work,
+          .key_step = train ? work.step : -(evaluations_done_ + 1),
+          .micro = std::move(micro),
+          .list = std::move(list),
+          .order = std::move(order),
+          .forwards_left = forwards,
+          .gradient_order = train ? gradient_order() : std::vector<LayerId>{}};
 }
 
-// Contiguous, the larger parts first; some may be empty.
-void StageCore::split(int64_t micro_batches) {
-  micro_.clear();
-  int64_t begin = work_->range.begin;
-  for (const int64_t count : equal_split(work_->range.count, std::max<int64_t>(micro_batches, 1))) {
-    micro_.push_back({work_->range.epoch, begin, count});
-    begin += count;
-  }
+StageCore::Run* StageCore::run_of(Step key_step) {
+  const auto found = std::ranges::find(runs_, key_step, &Run::key_step);
+  return found == runs_.end() ? nullptr : &*found;
+}
+
+StageCore::Run* StageCore::run_of_work(uint64_t number) {
+  const auto found = std::ranges::find_if(runs_, [number](const Run& run) { return run.work.number == number; });
+  return found == runs_.end() ? nullptr : &*found;
 }
 
 void StageCore::advance(Effects& out) {
-  while (work_ && !failed_ && at_executor_ < kAhead) {
-    const std::optional<Action> action = next_->next();
-    if (!action) return;
-    if (!is_work(*action)) {  // the worker's business: it begins with each gradient that is complete
-      next_->ran(*action);
+  int64_t at_executor = 0;
+  for (const Run& run : runs_) at_executor += run.at_executor;
+  while (!failed_ && at_executor < kAhead) {
+    const auto next = next_action();
+    if (!next) return;
+    const auto& [run, action] = *next;
+    if (!is_work(action)) {  // the worker's business: it begins with each gradient that is complete
+      run->order.ran(action);
       continue;
     }
     // Made by another chunk of this stage, and still at the executor.
-    if (const auto input = input_of(*action); input && arrived_.count(*input) == 0) return;
-    submit(out, *action);
+    if (const auto input = input_of(*run, action); input && arrived_.count(*input) == 0) return;
+    submit(out, *run, action);
+    ++at_executor;
   }
 }
 
+// Backwards of the oldest work first; behind it forwards, in the order of the work, up to what 1F1B holds.
+std::optional<std::pair<StageCore::Run*, Action>> StageCore::next_action() {
+  int64_t held = 0;
+  bool oldest = true;
+  for (Run& run : runs_) {
+    held += run.held;
+    if (run.order.done()) continue;
+    const std::optional<Action> action = run.order.next();
+    const bool forward = action && action->kind == ActionKind::forward;
+    if (action && (oldest || (forward && held < int64_t{stages()} - stage()))) return std::pair(&run, *action);
+    if (run.forwards_left > 0) return {};
+    oldest = false;
+  }
+  return {};
+}
+
 // Where the action's input comes from another chunk.
-std::optional<StageCore::Key> StageCore::input_of(const Action& action) const {
+std::optional<StageCore::Key> StageCore::input_of(const Run& run, const Action& action) const {
   if (action.kind == ActionKind::forward && action.chunk > 0)
-    return Key{key_step_, Activation::Kind::forward, action.chunk, action.micro_batch};
+    return Key{run.key_step, Activation::Kind::forward, action.chunk, action.micro_batch};
   if (action.kind == ActionKind::backward_input && action.chunk < last_chunk())
-    return Key{key_step_, Activation::Kind::backward, action.chunk, action.micro_batch};
+    return Key{run.key_step, Activation::Kind::backward, action.chunk, action.micro_batch};
   return {};
 }
 
@@ -184,46 +218,49 @@ bool StageCore::neighbour(const Key& key) const {
   return false;
 }
 
-void StageCore::note_arrival(const Key& key) {
-  if (key.step != key_step_ || key.kind == Activation::Kind::tied || key.micro_batch >= micro_.size()) return;
+void StageCore::note_arrival(Run& run, const Key& key) const {
+  if (key.step != run.key_step || key.kind == Activation::Kind::tied || key.micro_batch >= run.micro.size()) return;
   if (key.kind == Activation::Kind::forward)
-    next_->arrived(ActionKind::forward, key.chunk - 1, key.micro_batch);
+    run.order.arrived(ActionKind::forward, key.chunk - 1, key.micro_batch);
   else
-    next_->arrived(ActionKind::backward_input, key.chunk + 1, key.micro_batch);
+    run.order.arrived(ActionKind::backward_input, key.chunk + 1, key.micro_batch);
 }
 
-void StageCore::submit(Effects& out, const Action& action) {
-  StageTask task{action.kind, *work_, action.micro_batch, action.chunk, micro_[action.micro_batch], 0, {}, {}};
-  task.first_sample = task.samples.begin - work_->range.begin;
-  if (const auto key = input_of(action)) {
+void StageCore::submit(Effects& out, Run& run, const Action& action) {
+  StageTask task{action.kind, run.work, action.micro_batch, action.chunk, run.micro[action.micro_batch], 0, {}, {}};
+  task.first_sample = task.samples.begin - run.work.range.begin;
+  if (const auto key = input_of(run, action)) {
     Activation input = std::move(arrived_.extract(*key).mapped());
     if (input.samples != task.samples)
-      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ",
+      return fault(out, cat("in step ", run.work.step, " the ", name_of(key->kind), " of micro-batch ",
                             action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
                             ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
                             task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
     if (const auto& due = options_.activations; due && !input.tensors.empty() && input.tensors.front().dtype() != *due)
-      return fault(out, cat("in step ", work_->step, " the ", name_of(key->kind), " of micro-batch ",
+      return fault(out, cat("in step ", run.work.step, " the ", name_of(key->kind), " of micro-batch ",
                             action.micro_batch, " for chunk ", action.chunk, " are ",
                             troupe::name_of(input.tensors.front().dtype()),
                             ", expected ", troupe::name_of(*due)));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
-    taken_.insert(*key);
+    run.taken.insert(*key);
   }
-  if (action.kind == ActionKind::backward_weight) task.gradients = complete_after(action);
-  next_->ran(action);
-  ++at_executor_;
-  moved(action_text(*options_.plan.schedule, action));
+  if (action.kind == ActionKind::backward_weight) task.gradients = complete_after(run, action);
+  run.order.ran(action);
+  ++run.at_executor;
+  run.forwards_left -= action.kind == ActionKind::forward;
+  run.held += (action.kind == ActionKind::forward) - (action.kind == ActionKind::backward_weight);
+  moved(cat(action_text(*options_.plan.schedule, action), asynchronous() ? cat(" of step ", run.work.step) : ""));
   out.tasks.push_back(std::move(task));
 }
 
 // Layers to which no micro-batch of this stage will add any more.
-std::vector<LayerId> StageCore::complete_after(const Action& action) {
+std::vector<LayerId> StageCore::complete_after(Run& run, const Action& action) const {
   std::vector<LayerId> complete;
-  if (++weighted_[action.chunk] < micro_.size()) return complete;
+  if (++run.weighted[action.chunk] < run.micro.size()) return complete;
   const auto over = [&](LayerId layer) {
     return std::ranges::all_of(contributors(layer), [&](uint32_t chunk) {
-      return !here(chunk) || (weighted_.count(chunk) > 0 && weighted_.at(chunk) == micro_.size());
+      const auto weighted = run.weighted.find(chunk);
+      return !here(chunk) || (weighted != run.weighted.end() && weighted->second == run.micro.size());
     });
   };
   const LayerRange& own = options_.plan.chunks[action.chunk];
@@ -237,22 +274,24 @@ std::vector<LayerId> StageCore::complete_after(const Action& action) {
 
 StageCore::Effects StageCore::computed(const StageTask& task, Tensor output) {
   Effects out;
-  if (!work_ || task.work.number != work_->number) return out;
-  --at_executor_;
+  Run* run = run_of_work(task.work.number);
+  if (!run) return out;
+  --run->at_executor;
   if (task.kind == ActionKind::forward && task.chunk < last_chunk())
-    hand_on(out, Activation::Kind::forward, task.chunk + 1, task.micro_batch, std::move(output));
+    hand_on(out, *run, Activation::Kind::forward, task.chunk + 1, task.micro_batch, std::move(output));
   if (task.kind == ActionKind::backward_input && task.chunk > 0)
-    hand_on(out, Activation::Kind::backward, task.chunk - 1, task.micro_batch, std::move(output));
+    hand_on(out, *run, Activation::Kind::backward, task.chunk - 1, task.micro_batch, std::move(output));
   advance(out);
   finish(out);
   return out;
 }
 
-void StageCore::hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor) {
-  Activation activation{kind, key_step_, micro_batch, chunk, {}, {}};
-  activation.samples = kind == Activation::Kind::tied ? work_->range : micro_[micro_batch];
+void StageCore::hand_on(Effects& out, const Run& run, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch,
+                        Tensor tensor) {
+  Activation activation{kind, run.key_step, micro_batch, chunk, {}, {}};
+  activation.samples = kind == Activation::Kind::tied ? run.work.range : run.micro[micro_batch];
   activation.tensors.push_back(std::move(tensor));
-  const Key key{key_step_, kind, chunk, micro_batch};
+  const Key key{run.key_step, kind, chunk, micro_batch};
   if (here(chunk) && kind != Activation::Kind::tied) {
     arrived_[key] = std::move(activation);
     return;
@@ -262,27 +301,28 @@ void StageCore::hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uin
   out.send.push_back(std::move(envelope));
 }
 
-StageCore::Effects StageCore::gradient(LayerId layer, Tensor sum) {
+StageCore::Effects StageCore::gradient(uint64_t work, LayerId layer, Tensor sum) {
   Effects out;
-  if (!work_) return out;
+  Run* run = run_of_work(work);
+  if (!run) return out;
   const uint32_t owner = chunk_of(layer);
   const bool keeps = here(owner) || on_both(layer);
   const std::optional<uint32_t> elsewhere = !here(owner) ? owner : on_both(layer) ? reader(layer, false) : std::nullopt;
-  if (elsewhere) hand_on(out, Activation::Kind::tied, *elsewhere, layer, sum);
+  if (elsewhere) hand_on(out, *run, Activation::Kind::tied, *elsewhere, layer, sum);
   if (!keeps) return out;
-  sums_[layer] = std::move(sum);
-  add_tied(out, layer);
+  run->sums[layer] = std::move(sum);
+  add_tied(out, *run, layer);
   finish(out);
   return out;
 }
 
 // The owner's sum first, then the other stage's: the same order in every run.
-void StageCore::add_tied(Effects& out, LayerId layer) {
-  const auto sum = sums_.find(layer);
-  if (sum == sums_.end()) return;
+void StageCore::add_tied(Effects& out, Run& run, LayerId layer) {
+  const auto sum = run.sums.find(layer);
+  if (sum == run.sums.end()) return;
   const uint32_t owner = chunk_of(layer);
   const bool owned = here(owner);
-  const Key key{key_step_, Activation::Kind::tied, owned ? owner : reader(layer, true).value(), layer};
+  const Key key{run.key_step, Activation::Kind::tied, owned ? owner : reader(layer, true).value(), layer};
   Tensor other;
   const bool elsewhere = std::ranges::any_of(contributors(layer), [&](uint32_t chunk) { return !here(chunk); });
   if (elsewhere) {
@@ -290,31 +330,35 @@ void StageCore::add_tied(Effects& out, LayerId layer) {
     if (found == arrived_.end()) return;
     Activation part = std::move(found->second);
     arrived_.erase(found);
-    if (part.samples != work_->range || part.tensors.empty() || part.tensors[0].dtype() != DType::f32 ||
+    if (part.samples != run.work.range || part.tensors.empty() || part.tensors[0].dtype() != DType::f32 ||
         part.tensors[0].count() != sum->second.count())
       return fault(out, cat("the part of another stage in the gradient of layer ", layer, " does not fit it"));
     other = std::move(part.tensors[0]);
   }
   if (!owned) std::swap(sum->second, other);
-  complete_[layer] = {layer, std::move(sum->second), std::move(other)};
-  sums_.erase(sum);
+  run.complete[layer] = {layer, std::move(sum->second), std::move(other), run.work.number};
+  run.sums.erase(sum);
   // Collectives among replicas are told apart by their order alone.
-  for (; left_ < order_.size() && complete_.count(order_[left_]) > 0; ++left_)
-    out.gradients.push_back(std::move(complete_.extract(order_[left_]).mapped()));
+  for (; run.left < run.gradient_order.size() && run.complete.count(run.gradient_order[run.left]) > 0; ++run.left)
+    out.gradients.push_back(std::move(run.complete.extract(run.gradient_order[run.left]).mapped()));
 }
 
 void StageCore::finish(Effects& out) {
-  if (!work_ || !next_->done() || at_executor_ > 0) return;
-  if (work_->kind == Work::Kind::train && left_ < order_.size()) return;
-  // The parts of tied layers have left before this: the executor answers them in order.
-  if (work_->kind == Work::Kind::train)
-    steps_done_ = work_->step;
-  else
-    ++evaluations_done_;
-  moved("is done");
-  work_.reset();
-  std::erase_if(arrived_, [&](const auto& entry) { return entry.first.step == key_step_; });
-  out.done = true;
+  while (!runs_.empty()) {
+    Run& run = runs_.front();
+    const bool train = run.work.kind == Work::Kind::train;
+    if (!run.order.done() || run.at_executor > 0) return;
+    if (train && run.left < run.gradient_order.size()) return;
+    // The parts of tied layers have left before this: the executor answers them in order.
+    if (train)
+      steps_done_ = run.work.step;
+    else
+      ++evaluations_done_;
+    moved("is done");
+    std::erase_if(arrived_, [&](const auto& entry) { return entry.first.step == run.key_step; });
+    out.done.push_back(std::move(run.work));
+    runs_.pop_front();
+  }
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------
@@ -341,20 +385,20 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
   const bool over = key.step < 0 ? -key.step <= evaluations_done_ : key.step <= steps_done_;
   acknowledge();
   if (over) return out;
-  const bool current = work_ && key_step_ == key.step;
-  if (current && key.kind != Activation::Kind::tied && key.micro_batch >= micro_.size()) {
-    fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", micro_.size()));
+  Run* run = run_of(key.step);
+  if (run && key.kind != Activation::Kind::tied && key.micro_batch >= run->micro.size()) {
+    fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", run->micro.size()));
     return out;
   }
-  if (current && taken_.count(key) > 0) return out;                                               // a copy
-  if (current && key.kind == Activation::Kind::tied && is_complete(key.micro_batch)) return out;  // a copy
+  if (run && run->taken.count(key) > 0) return out;                                                    // a copy
+  if (run && key.kind == Activation::Kind::tied && is_complete(*run, key.micro_batch)) return out;  // a copy
   if (!arrived_.try_emplace(key, *activation).second) return out;
   moved(cat("received ", name_of(key.kind), " ", key.micro_batch, " for chunk ", key.chunk));
-  if (!current) return out;
+  if (!run) return out;
   if (key.kind == Activation::Kind::tied)
-    add_tied(out, key.micro_batch);
+    add_tied(out, *run, key.micro_batch);
   else
-    note_arrival(key);
+    note_arrival(*run, key);
   advance(out);
   finish(out);
   return out;
@@ -379,18 +423,19 @@ std::string StageCore::describe(const Endpoint& worker) const {
 }
 
 std::string StageCore::waits_for() const {
-  if (!work_ || at_executor_ > 0) return {};
-  if (!next_->done()) {
-    const Action& action = next_->waiting();
+  if (runs_.empty() || std::ranges::any_of(runs_, [](const Run& run) { return run.at_executor > 0; })) return {};
+  const Run& run = runs_.front();  // the others wait for it, or for the same
+  if (!run.order.done()) {
+    const Action& action = run.order.waiting();
     const bool forward = action.kind == ActionKind::forward;
     const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;
     return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ",
                describe(holder(from)));
   }
-  for (size_t i = left_; work_->kind == Work::Kind::train && i < order_.size(); ++i)
-    for (const uint32_t chunk : contributors(order_[i]))
-      if (!here(chunk) && complete_.count(order_[i]) == 0)
-        return cat("its part in the gradient of layer ", order_[i], " from ", describe(holder(chunk)));
+  for (size_t i = run.left; run.work.kind == Work::Kind::train && i < run.gradient_order.size(); ++i)
+    for (const uint32_t chunk : contributors(run.gradient_order[i]))
+      if (!here(chunk) && run.complete.count(run.gradient_order[i]) == 0)
+        return cat("its part in the gradient of layer ", run.gradient_order[i], " from ", describe(holder(chunk)));
   return {};
 }
 
@@ -405,8 +450,8 @@ StageCore::Effects StageCore::watch(int64_t now_ms) {
   if (options_.stall_ms == 0 || failed_ || now_ms - moved_at_ms_ < options_.stall_ms) return out;
   std::string trace;
   for (const std::string& event : last_events_) trace += (trace.empty() ? "" : ", ") + event;
-  fault(out, cat("in step ", work_->step, " it has waited ", (now_ms - moved_at_ms_) / 1000, " s for ", waits,
-                 "; what it did last: ", trace));
+  fault(out, cat("in step ", runs_.front().work.step, " it has waited ", (now_ms - moved_at_ms_) / 1000, " s for ",
+                 waits, "; what it did last: ", trace));
   return out;
 }
 

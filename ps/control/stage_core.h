@@ -45,6 +45,10 @@ struct StageTask {
 /// What runs next is StageOrder's decision, the one that the simulator times: an action whose input is not there may be
 /// overtaken by one that is ready, so that no stage idles while it may run something.
 ///
+/// Of an asynchronous schedule (one update's micro-batches, made with a step at its end) the next step may begin while
+/// earlier ones run: its forwards follow theirs, its backwards follow theirs, and no more micro-batches are held than
+/// in 1F1B without a flush (stages - stage). Which weights each step has is its caller's decision (WorkerCore).
+///
 /// Where a tied layer is all_reduced, both of its stages keep its weights in step themselves: each gets the other's part
 /// of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a part.
 ///
@@ -58,12 +62,13 @@ class StageCore {
   struct Gradient {
     LayerId layer = 0;
     Tensor sum, other;
+    uint64_t work = 0;  ///< its number
   };
   struct Effects {
     Outbox send;
     std::vector<StageTask> tasks;
     std::vector<Gradient> gradients;  ///< complete; in the order in which they became so
-    bool done = false;                ///< the work has run
+    std::vector<Work> done;           ///< have run; in their order
   };
 
   /// `schedule` has been checked.
@@ -72,20 +77,19 @@ class StageCore {
   /// The membership that the worker obeys: who the neighbours are. Before `begin`.
   void set_membership(std::shared_ptr<const Membership> membership, Generation generation);
 
-  /// Runs a step or an evaluation; all weights are there.
+  /// Runs a step or an evaluation; all weights are there. Behind others that run only of an asynchronous schedule.
   Effects begin(const Work& work);
   /// An Activation or its acknowledgement; others are not for a stage.
   Effects handle(const Envelope& envelope);
   /// A task has run: what it gave for the next chunk or the one before.
   Effects computed(const StageTask& task, Tensor output);
-  /// A layer's sum over the micro-batches of this stage.
-  Effects gradient(LayerId layer, Tensor sum);
+  /// A layer's sum over the micro-batches of this stage, in the piece of work with that number.
+  Effects gradient(uint64_t work, LayerId layer, Tensor sum);
   /// Says again what has not been acknowledged.
   Effects tick() const;
   /// A Fault when nothing has moved for too long; once. Said every so often.
   Effects watch(int64_t now_ms);
 
-  bool running() const { return work_.has_value(); }
   /// Who is waited for, in a sentence; empty when nobody is.
   std::string waits_for() const;
 
@@ -97,6 +101,24 @@ class StageCore {
     uint32_t chunk = 0, micro_batch = 0;
     auto operator<=>(const Key&) const = default;
   };
+  /// A piece of work under way.
+  struct Run {
+    Work work;
+    Step key_step = 0;                      ///< in messages
+    std::vector<SampleRange> micro;         ///< by micro-batch
+    std::shared_ptr<const Schedule> list;   ///< the plan's, or one of forwards only
+    StageOrder order;
+    std::set<Key> taken = {};               ///< inputs of tasks given to the executor
+    int64_t at_executor = 0;                ///< tasks given and not answered
+    int64_t held = 0;                       ///< micro-batches between forward and backward_weight
+    int64_t forwards_left = 0;
+    std::map<uint32_t, uint32_t> weighted = {};  ///< by chunk: backward_weight tasks given
+    std::map<LayerId, Tensor> sums = {};         ///< of layers that wait for the part of another stage
+    std::map<LayerId, Gradient> complete = {};   ///< behind one that is not
+    std::vector<LayerId> gradient_order = {};    ///< layers as gradients leave: the same on every replica
+    size_t left = 0;                        ///< how many of them have left
+  };
+
   uint32_t stages() const { return options_.plan.schedule->stages; }
   uint32_t stage() const { return options_.self.index % stages(); }
   uint32_t last_chunk() const { return options_.plan.schedule->chunks - 1; }
@@ -105,20 +127,24 @@ class StageCore {
   uint32_t chunk_of(LayerId layer) const;
   std::vector<uint32_t> contributors(LayerId layer) const;
 
-  void plan();
-  void split(int64_t micro_batches);
+  bool asynchronous() const { return options_.plan.schedule->weights != WeightVersions::flushed; }
+  Run plan(const Work& work) const;
+  Run* run_of(Step key_step);
+  Run* run_of_work(uint64_t number);
   void advance(Effects& out);
-  std::optional<Key> input_of(const Action& action) const;
+  std::optional<std::pair<Run*, Action>> next_action();
+  std::optional<Key> input_of(const Run& run, const Action& action) const;
   bool neighbour(const Key& key) const;
-  void note_arrival(const Key& key);
-  void submit(Effects& out, const Action& action);
-  std::vector<LayerId> complete_after(const Action& action);
-  void hand_on(Effects& out, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch, Tensor tensor);
-  void add_tied(Effects& out, LayerId layer);
+  void note_arrival(Run& run, const Key& key) const;
+  void submit(Effects& out, Run& run, const Action& action);
+  std::vector<LayerId> complete_after(Run& run, const Action& action) const;
+  void hand_on(Effects& out, const Run& run, Activation::Kind kind, uint32_t chunk, uint32_t micro_batch,
+               Tensor tensor);
+  void add_tied(Effects& out, Run& run, LayerId layer);
   std::optional<uint32_t> reader(LayerId layer, bool on_this_stage) const;
   bool on_both(LayerId layer) const;
-  void set_order();
-  bool is_complete(LayerId layer) const;
+  std::vector<LayerId> gradient_order() const;
+  bool is_complete(const Run& run, LayerId layer) const;
   void finish(Effects& out);
   void fault(Effects& out, std::string what);
   std::string describe(const Endpoint& worker) const;
@@ -128,20 +154,9 @@ class StageCore {
   std::shared_ptr<const Membership> membership_;
   Generation generation_ = 0;
 
-  std::optional<Work> work_;
-  Step key_step_ = 0;  ///< of the work that runs, in messages
+  std::deque<Run> runs_;                    ///< in the order of their steps
   int64_t evaluations_done_ = 0;
-  Step steps_done_ = -1;                  ///< training steps up to here are over
-  std::vector<SampleRange> micro_;        ///< by micro-batch
-  std::shared_ptr<const Schedule> runs_;  ///< the plan's, or one of forwards only
-  std::optional<StageOrder> next_;
-  std::set<Key> taken_;                    ///< inputs of tasks given to the executor
-  int64_t at_executor_ = 0;                ///< tasks given and not answered
-  std::map<uint32_t, uint32_t> weighted_;  ///< by chunk: backward_weight tasks given
-  std::map<LayerId, Tensor> sums_;         ///< of layers that wait for the part of another stage
-  std::vector<LayerId> order_;             ///< layers as their gradients leave this step: the same on every replica
-  std::map<LayerId, Gradient> complete_;   ///< behind one that is not
-  size_t left_ = 0;                        ///< how many of them have left
+  Step steps_done_ = -1;                    ///< training steps up to here are over
 
   std::map<Key, Activation> arrived_;
   std::map<Key, Envelope> unacknowledged_;

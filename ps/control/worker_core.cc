@@ -17,8 +17,6 @@ WorkerCore::WorkerCore(WorkerOptions options, const std::vector<LayerSpec>& laye
     : options_(options),
       layers_(layers),
       gradient_order_(std::move(gradient_order)),
-      weights_(layers.size()),
-      gradients_(layers.size()),
       local_(layers.size()),
       local_step_(layers.size(), -1) {
   if (gradient_order_.empty())
@@ -64,6 +62,17 @@ Status WorkerCore::check(const Membership& membership) const {
   if (membership_.layout && !membership.rebase &&
       (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
     return fail(ErrorKind::invalid, "the membership's layout is another, and it says no step to go on from");
+  return options_.weight_lag > 0 ? check_asynchronous(*membership.layout) : Status{};
+}
+
+Status WorkerCore::check_asynchronous(const Layout& layout) const {
+  if (holds_pushes())
+    return fail(ErrorKind::invalid, "an asynchronous pipeline cannot wait for a verdict on each step: no clipping, no "
+                                    "skipping of steps that are not finite");
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    if (const Policy policy = layout.policies[layer]; policy.mode != Mode::sync)
+      return fail(ErrorKind::invalid, cat("layer ", layers_[layer].name, " is ", describe(policy),
+                                          "; an asynchronous pipeline needs sync layers, which are read by version"));
   return {};
 }
 
@@ -111,14 +120,15 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
 // read again when the step begins, so that it computes with what its servers hold. A step that has begun was dealt
 // before the loss and keeps what it has read; a test reads again.
 void WorkerCore::forget_reads(const std::vector<Incarnation>& servers_before) {
+  if (options_.weight_lag > 0) return;  // no server has its versions any more
+  const Work* work = running_.empty() ? nullptr : &newest().work;
   for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
     if (membership_.servers.at(parcel.server) == servers_before.at(parcel.server)) continue;
-    const bool in_use = current_ && state.arrived_step == current_->step;
-    if (in_use && current_->kind == Work::Kind::train) continue;
-    state.arrived_step = -1;
-    state.arrived = {};
-    if (in_use && !backward_given_) state.pulling = Pull{parcel.id, current_->step, next_ticket_++};
+    const bool in_use = work && state.arrived.count(work->step) > 0;
+    if (in_use && work->kind == Work::Kind::train) continue;
+    state.arrived.clear();
+    if (in_use && !newest().computes) state.pulling = Pull{parcel.id, work->step, next_ticket_++};
   }
 }
 
@@ -127,7 +137,7 @@ void WorkerCore::on(Effects& out, const Work& work) {
   waiting_ = work;
   ++next_number_;
   start(out);
-  if (waiting_ && backward_given_) prepare(out);
+  if (waiting_ && newest().computes) prepare(out);
 }
 
 void WorkerCore::on(Effects&, const WorkDoneAck& ack) { unacked_done_.erase(ack.number); }
@@ -138,11 +148,7 @@ void WorkerCore::on(Effects& out, const PushAck& ack) {
   if (!parcel.unacked || parcel.unacked->sequence != ack.sequence) return;
   const Step step = parcel.unacked->step;
   parcel.unacked.reset();
-  if (parcel.queued) {
-    Push next = std::move(*parcel.queued);
-    parcel.queued.reset();
-    send_push(out, ack.parcel, std::move(next));
-  }
+  send_pushes(out, ack.parcel);
   close(out, step);
 }
 
@@ -153,8 +159,8 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
   if (const Status fits = check_pull_reply(reply, layout()); !fits)
     return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
-  parcel.arrived_step = reply.step;
-  parcel.arrived = reply;
+  parcel.arrived[reply.step] = reply;
+  send_pushes(out, reply.parcel);
   advance(out);
 }
 
@@ -195,33 +201,57 @@ WorkerCore::Effects WorkerCore::tick() {
 
 // ---- a step --------------------------------------------------------------------------------------------------
 
+// Another piece of work may begin: nothing runs, or an asynchronous pipeline's next step has a place behind those that
+// do. A step without samples is over as it begins, so it waits until all before it are.
+bool WorkerCore::has_room() const {
+  if (running_.empty()) return true;
+  return static_cast<Step>(running_.size()) <= options_.weight_lag && running_.back().computes &&
+         running_.back().work.kind == Work::Kind::train && waiting_->kind == Work::Kind::train &&
+         waiting_->range.count > 0;
+}
+
+WorkerCore::Running& WorkerCore::running(Step step) {
+  const auto found = std::ranges::find_if(running_, [step](const Running& r) { return r.work.step == step; });
+  TROUPE_CHECK(found != running_.end() && found->computes, "step ", step, " does not run");
+  return *found;
+}
+
+const std::vector<Tensor>& WorkerCore::weights(const Work& work) const {
+  const auto found = std::ranges::find_if(running_, [&](const Running& r) { return r.work.number == work.number; });
+  TROUPE_CHECK(found != running_.end(), "piece of work ", work.number, " does not run");
+  return found->weights;
+}
+
+// The step whose weights the work reads.
+Step WorkerCore::version_for(const Work& work) const {
+  return work.kind == Work::Kind::train ? std::min(work.step, std::max(work.step - options_.weight_lag, work.since))
+                                        : work.step;
+}
+
 void WorkerCore::start(Effects& out) {
-  if (current_ || !waiting_) return;
-  current_ = std::move(waiting_);
+  if (!waiting_ || !has_room()) return;
+  running_.push_back({std::move(*waiting_), std::vector<Tensor>(layers_.size()), 0, false,
+                      std::vector<Tensor>(layers_.size()), {}, 0, {}});
   waiting_.reset();
   to_coordinator(out, WorkRequest{next_number_});
-  if (current_->kind == Work::Kind::upload) begin_upload(out);
+  if (newest().work.kind == Work::Kind::upload) begin_upload(out);
   else begin(out);
 }
 
 void WorkerCore::begin(Effects& out) {
-  const bool train = current_->kind == Work::Kind::train;
-  std::fill(weights_.begin(), weights_.end(), Tensor{});
-  std::fill(gradients_.begin(), gradients_.end(), Tensor{});
-  forwarded_ = 0;
-  backward_given_ = false;
-  sum_of_squares_ = 0;
-  non_finite_.clear();
+  const Work& work = newest().work;
+  const bool train = work.kind == Work::Kind::train;
   if (train) {
-    OpenStep& open = open_[current_->step];
-    open.done.number = current_->number;
-    open.done.step = current_->step;
+    OpenStep& open = open_[work.step];
+    open.done.number = work.number;
+    open.done.step = work.step;
     open.missing = 1;
     for (const Parcel& parcel : layout().parcels)
       open.missing += computes(parcel) && parcel.policy.mode != Mode::all_reduce;
     for (LayerId layer = 0; layer < layers_.size(); ++layer)
       open.missing += computes(layer) && policy(layer).mode == Mode::all_reduce;
   }
+  const Step version = version_for(work);
   for (const Parcel& parcel : layout().parcels) {
     if (!reads(parcel)) continue;
     ParcelState& state = parcels_[parcel.id];
@@ -231,51 +261,57 @@ void WorkerCore::begin(Effects& out) {
         const LayerId layer = layout().slices[slice].layer;
         return reads(layer) && local_step_[layer] >= 0;
       });
-      if (!here && !state.pulling && state.arrived_step != current_->step)
-        pull(out, parcel.id, current_->step);
+      if (!here && !state.pulling && state.arrived.count(work.step) == 0) pull(out, parcel.id, work.step);
       continue;
     }
-    // A test sees what the servers hold now, not what was read ahead for the next step.
-    const bool coming = state.queued || (state.pulling && state.pulling->step == current_->step);
-    if (!train || (!coming && state.arrived_step != current_->step)) pull(out, parcel.id, current_->step);
+    // A test sees what the servers hold now, not what was read ahead for the next step. What is to be pulled behind a
+    // push of this actor comes by itself.
+    const bool coming = !state.queued.empty() || (state.pulling && state.pulling->step == version) ||
+                        (version < work.step && version > work.since);
+    if (!train || (!coming && state.arrived.count(version) == 0)) pull(out, parcel.id, version);
   }
   advance(out);
 }
 
 void WorkerCore::pull(Effects& out, ParcelId parcel, Step step) {
   ParcelState& state = parcels_[parcel];
-  state.arrived_step = -1;
-  state.arrived = {};
+  state.arrived.erase(step);
+  state.arrived.erase(state.arrived.begin(), state.arrived.lower_bound(computed_ + 1 - options_.weight_lag));
   state.pulling = Pull{parcel, step, next_ticket_++};
   send(out, server_of(parcel), *state.pulling);
 }
 
 // Gives out the longest run of layers whose weights are here, then the backward pass.
 void WorkerCore::advance(Effects& out) {
-  if (!current_ || current_->kind == Work::Kind::upload || backward_given_) return;
-  const size_t first = forwarded_;
-  while (forwarded_ < layers_.size() && take_weights(static_cast<LayerId>(forwarded_))) ++forwarded_;
-  const bool train = current_->kind == Work::Kind::train;
-  const bool has_samples = current_->range.count > 0;
-  if (train && has_samples && forwarded_ > first) out.tasks.push_back(Forward{*current_, first, forwarded_});
-  if (forwarded_ < layers_.size()) return;
-  backward_given_ = true;
+  if (running_.empty() || newest().work.kind == Work::Kind::upload || newest().computes) return;
+  Running& now = newest();
+  const size_t first = now.forwarded;
+  while (now.forwarded < layers_.size() && take_weights(static_cast<LayerId>(now.forwarded))) ++now.forwarded;
+  const bool train = now.work.kind == Work::Kind::train;
+  const bool has_samples = now.work.range.count > 0;
+  if (train && has_samples && now.forwarded > first) out.tasks.push_back(Forward{now.work, first, now.forwarded});
+  if (now.forwarded < layers_.size()) return;
+  now.computes = true;
   if (!train) {
-    out.tasks.push_back(Evaluate{*current_});
-  } else if (has_samples) {
+    out.tasks.push_back(Evaluate{now.work});
+    return;
+  }
+  computed_ = now.work.step;
+  if (has_samples) {
     // A stage's gradients come in any order, and are put into their buckets here.
-    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(*current_);
-    if (layout().stages > 1) filler_ = BucketFiller(std::exchange(reduced, {}));
-    out.tasks.push_back(Backward{*current_, std::move(reduced)});
+    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(now.work);
+    if (layout().stages > 1) now.filler = BucketFiller(std::exchange(reduced, {}));
+    out.tasks.push_back(Backward{now.work, std::move(reduced)});
+    start(out);
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
-    const Step step = current_->step;
+    const Step step = now.work.step;
     for (size_t layer = 0; layer < layers_.size(); ++layer)
       if (computes(static_cast<LayerId>(layer)) && policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
-        gradients_[layer] = Tensor::zeros({layers_[layer].count});
-    push_everything(out);
-    end_current();
+        now.gradients[layer] = Tensor::zeros({layers_[layer].count});
+    push_everything(out, now);
+    end(step);
     close(out, step);
     start(out);
   }
@@ -289,29 +325,31 @@ void WorkerCore::prepare(Effects& out) const {
 // Puts a layer's weights in place if all of them are here.
 bool WorkerCore::take_weights(LayerId layer) {
   if (!reads(layer)) return true;
-  const Step step = current_->step;
+  Running& now = newest();
+  const Step step = now.work.step, version = version_for(now.work);
   const bool own = policy(layer).mode == Mode::all_reduce;
   if (own && local_step_[layer] >= 0) {
     if (local_step_[layer] != step) return false;
-    weights_[layer] = local_[layer].values;
+    now.weights[layer] = local_[layer].values;
     return true;
   }
   for (ParcelId parcel : parcels_of_[layer])
-    if (parcels_[parcel].arrived_step != step) return false;
+    if (parcels_[parcel].arrived.count(version) == 0) return false;
 
-  OpenStep* open = current_->kind == Work::Kind::train ? &open_.at(step) : nullptr;
+  OpenStep* open = now.work.kind == Work::Kind::train ? &open_.at(step) : nullptr;
   const int64_t count = layers_[layer].count;
   Tensor whole;
   SliceState local;
   for (ParcelId parcel : parcels_of_[layer]) {
-    const PullReply& reply = parcels_[parcel].arrived;
+    const PullReply& reply = parcels_[parcel].arrived.at(version);
     const auto& slices = layout().parcels[parcel].slices;
     for (size_t i = 0; i < slices.size(); ++i) {
       const Slice& slice = layout().slices[slices[i]];
       if (slice.layer != layer) continue;
       if (open) {
-        open->done.pulled_bytes += static_cast<int64_t>(reply.values[i].bytes());
-        open->done.max_lag = std::max(open->done.max_lag, reply.lag);
+        const bool read_before = version == now.work.since && step > version;  // by the step that began then
+        if (!read_before) open->done.pulled_bytes += static_cast<int64_t>(reply.values[i].bytes());
+        open->done.max_lag = std::max(open->done.max_lag, step - version + reply.lag);
       }
       if (!own && slice.count() == count) {
         whole = reply.values[i];  // the server's published version itself
@@ -330,7 +368,7 @@ bool WorkerCore::take_weights(LayerId layer) {
       }
     }
   }
-  weights_[layer] = whole;
+  now.weights[layer] = whole;
   if (own) {
     local.values = whole;
     local_[layer] = std::move(local);
@@ -342,22 +380,23 @@ bool WorkerCore::take_weights(LayerId layer) {
 WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
                                                bool finite) {
   Effects out;
-  TROUPE_CHECK(current_ && current_->step == step, "gradient of step ", step);
-  gradients_[layer] = std::move(gradient);
-  sum_of_squares_ += sum_of_squares;
+  Running& now = running(step);
+  now.gradients[layer] = std::move(gradient);
+  now.sum_of_squares += sum_of_squares;
   if (!finite) {
-    non_finite_.push_back(layer);
+    now.non_finite.push_back(layer);
     if (!options_.skip_non_finite)
       to_coordinator(out, Fault{cat("the gradient of layer ", layers_[layer].name, " on worker ",
                                     options_.self.index, " in step ", step,
                                     " holds NaN or Inf; lower the learning rate, clip the gradient "
                                     "(train.clip_norm), or skip such steps (train.on_nonfinite = \"skip\")")});
   }
-  if (holds_pushes() || !non_finite_.empty()) return out;
+  if (holds_pushes() || !now.non_finite.empty()) return out;
   if (policy(layer).mode != Mode::all_reduce) {
-    push_ready_parcels(out, layer);
-  } else if (filler_.take(layer, gradients_[layer])) {
-    for (Bucket bucket = filler_.next(); !bucket.empty(); bucket = filler_.next()) out.tasks.push_back(std::move(bucket));
+    push_ready_parcels(out, now, layer);
+  } else if (now.filler.take(layer, now.gradients[layer])) {
+    for (Bucket bucket = now.filler.next(); !bucket.empty(); bucket = now.filler.next())
+      out.tasks.push_back(std::move(bucket));
   }
   return out;
 }
@@ -365,17 +404,17 @@ WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor 
 WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats, double compute_s,
                                               double wait_s) {
   Effects out;
-  TROUPE_CHECK(current_ && current_->step == step, "backward of step ", step);
+  Running& now = running(step);
   OpenStep& open = open_.at(step);
   open.done.stats = stats;
   open.done.compute_s = compute_s;
   open.done.wait_s = wait_s;
-  for (LayerId layer : non_finite_)
+  for (LayerId layer : now.non_finite)
     open.done.non_finite += cat(open.done.non_finite.empty() ? "layer " : ", layer ", layers_[layer].name);
   // Under "stop" a step with NaN is never pushed: the Fault is on its way, and the run ends.
-  if (!non_finite_.empty() && !options_.skip_non_finite) return out;
-  if (holds_pushes()) push_everything(out);
-  end_current();
+  if (!now.non_finite.empty() && !options_.skip_non_finite) return out;
+  if (holds_pushes()) push_everything(out, now);
+  end(step);
   close(out, step);
   start(out);
   return out;
@@ -383,16 +422,16 @@ WorkerCore::Effects WorkerCore::backward_done(Step step, const StepStats& stats,
 
 // ---- pushes ----------------------------------------------------------------------------------------------------
 
-void WorkerCore::push_everything(Effects& out) {
+void WorkerCore::push_everything(Effects& out, Running& step) {
   if (!buckets_.empty()) {
-    reduce_work_ = *current_;
+    reduce_work_ = step.work;
     reduced_squares_ = 0;
     reduced_finite_ = true;
   }
-  for (Bucket& bucket : buckets(*current_)) {
+  for (Bucket& bucket : buckets(step.work)) {
     for (Reduce& task : bucket) {
-      task.gradient = gradients_[task.layer];
-      if (non_finite_.empty()) continue;
+      task.gradient = step.gradients[task.layer];
+      if (step.non_finite.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
       task.gradient = Tensor::zeros({layers_[task.layer].count});
       task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
@@ -401,52 +440,57 @@ void WorkerCore::push_everything(Effects& out) {
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
     if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
-      push(out, static_cast<ParcelId>(i));
+      push(out, step, static_cast<ParcelId>(i));
 }
 
-void WorkerCore::push_ready_parcels(Effects& out, LayerId layer) {
+void WorkerCore::push_ready_parcels(Effects& out, Running& step, LayerId layer) {
   for (ParcelId parcel : parcels_of_[layer]) {
     const auto& slices = layout().parcels[parcel].slices;
     if (std::all_of(slices.begin(), slices.end(),
-                    [&](SliceId s) { return bool(gradients_[layout().slices[s].layer]); }))
-      push(out, parcel);
+                    [&](SliceId s) { return bool(step.gradients[layout().slices[s].layer]); }))
+      push(out, step, parcel);
   }
 }
 
-void WorkerCore::push(Effects& out, ParcelId id) {
+void WorkerCore::push(Effects& out, const Running& step, ParcelId id) {
   const Parcel& parcel = layout().parcels[id];
   Push push;
   push.parcel = id;
-  push.step = current_->step;
-  push.schedule_step = current_->schedule_step;
-  push.finite = non_finite_.empty();
-  if (push.finite && current_->range.count > 0) {
-    push.samples = current_->range.count;
+  push.step = step.work.step;
+  push.schedule_step = step.work.schedule_step;
+  push.finite = step.non_finite.empty();
+  if (push.finite && step.work.range.count > 0) {
+    push.samples = step.work.range.count;
     for (SliceId s : parcel.slices) {
       const Slice& slice = layout().slices[s];
-      push.gradients.push_back(gradients_[slice.layer].view(slice.begin, {slice.count()}));
+      push.gradients.push_back(step.gradients[slice.layer].view(slice.begin, {slice.count()}));
       open_.at(push.step).done.pushed_bytes += static_cast<int64_t>(push.gradients.back().bytes());
     }
     if (parcel.policy.immediate() && options_.clip_norm > 0) {
-      const double norm = std::sqrt(sum_of_squares_) / static_cast<double>(push.samples);
+      const double norm = std::sqrt(step.sum_of_squares) / static_cast<double>(push.samples);
       if (norm > options_.clip_norm) push.scale = options_.clip_norm / norm;
     }
   }
-  ParcelState& state = parcels_[id];
-  if (state.unacked) {
-    TROUPE_CHECK(!state.queued, "parcel ", id, " has pushes of steps ", state.unacked->step, " and ",
-                 state.queued->step, " open");
-    state.queued = std::move(push);
-  } else {
-    send_push(out, id, std::move(push));
-  }
+  std::deque<Push>& queued = parcels_[id].queued;
+  const bool in_order = queued.empty() || queued.back().step < push.step;
+  TROUPE_CHECK(in_order && static_cast<Step>(queued.size()) <= options_.weight_lag, "parcel ", id, " has ",
+               queued.size(), " pushes open before that of step ", push.step);
+  queued.push_back(std::move(push));
+  send_pushes(out, id);
 }
 
-void WorkerCore::send_push(Effects& out, ParcelId id, Push push) {
+// One at a time. The weights of its own step have come before it leaves, whoever reads them: with it the server makes
+// the next version, and the one before is gone.
+void WorkerCore::send_pushes(Effects& out, ParcelId id) {
+  ParcelState& parcel = parcels_[id];
+  if (parcel.unacked || parcel.queued.empty()) return;
+  if (parcel.pulling && parcel.pulling->step <= parcel.queued.front().step) return;
+  Push push = std::move(parcel.queued.front());
+  parcel.queued.pop_front();
   push.sequence = next_sequence_[layout().parcels[id].server]++;
   const Step next = push.step + 1;
   send(out, server_of(id), push);
-  parcels_[id].unacked = std::move(push);
+  parcel.unacked = std::move(push);
   pull(out, id, next);
 }
 
@@ -548,7 +592,7 @@ void WorkerCore::begin_upload(Effects& out) {
 
 WorkerCore::Effects WorkerCore::fetched(std::vector<std::pair<LayerId, SliceState>> layers) {
   Effects out;
-  if (current_ && current_->kind == Work::Kind::upload) install(out, layers);
+  if (!running_.empty() && newest().work.kind == Work::Kind::upload) install(out, layers);
   return out;
 }
 
@@ -563,7 +607,7 @@ void WorkerCore::install(Effects& out, const std::vector<std::pair<LayerId, Slic
       for (const Tensor& state : local.state)
         part.state.push_back(state.view(slice.begin, {slice.count()}).clone());
       Install& told = installing_[slice.server];
-      told.round = current_->number;
+      told.round = newest().work.number;
       told.slices.push_back(std::move(part));
     }
   for (const auto& [server, install] : installing_)
@@ -587,15 +631,16 @@ WorkerCore::Effects WorkerCore::evaluated(const StepStats& stats, double compute
 }
 
 void WorkerCore::finish_other_work(Effects& out, const StepStats& stats, double compute_s) {
+  const Work& work = newest().work;
   WorkDone done;
-  done.number = current_->number;
-  done.kind = current_->kind;
-  done.step = current_->step;
+  done.number = work.number;
+  done.kind = work.kind;
+  done.step = work.step;
   done.stats = stats;
   done.compute_s = compute_s;
   unacked_done_[done.number] = done;
   to_coordinator(out, done);
-  end_current();
+  running_.pop_back();
   start(out);
 }
 
@@ -608,9 +653,8 @@ void WorkerCore::close(Effects& out, Step step) {
   to_coordinator(out, done);
 }
 
-void WorkerCore::end_current() {
-  current_.reset();
-  std::fill(weights_.begin(), weights_.end(), Tensor{});
+void WorkerCore::end(Step step) {
+  std::erase_if(running_, [step](const Running& r) { return r.work.step == step; });
 }
 
 Endpoint WorkerCore::server_of(ParcelId parcel) const {

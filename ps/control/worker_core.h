@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,9 @@ struct WorkerOptions {
   /// itself, as the owner does, from the same gradients.
   std::vector<LayerId> reads;
   int64_t bucket_bytes = 1 << 20;   ///< of all_reduce layers that are reduced together (buckets.h)
+  /// A stage of an asynchronous pipeline: step t computes with the weights of step max(t - lag, Work::since), and up to
+  /// lag + 1 steps are under way (weight_lag in schedule.h). Its layers are `sync`, and nothing asks for a verdict.
+  Step weight_lag = 0;
 };
 
 /// A worker without its actor: which weights to ask for, when a layer range may run, what to push, what to say
@@ -37,6 +41,10 @@ struct WorkerOptions {
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
 ///
 /// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
+///
+/// Of an asynchronous pipeline, it begins a step while earlier ones are computed. Which version of a layer a step reads
+/// is a matter of arithmetic alone: the version that follows a push is pulled behind it and awaited before the next
+/// push leaves, so that none is missed, and kept until the last step that reads it has begun.
 class WorkerCore {
  public:
   struct Effects {
@@ -65,18 +73,28 @@ class WorkerCore {
   Effects tick();
 
   const Membership& membership() const { return membership_; }
-  /// Weights of the step that runs, by layer; empty where they have not come. Copies may be held.
-  const std::vector<Tensor>& weights() const { return weights_; }
+  /// Weights of a piece of work that runs, by layer; empty where they have not come. Copies may be held.
+  const std::vector<Tensor>& weights(const Work& work) const;
   /// The group decides on every step (clipping, skipping), so gradients wait for the whole backward pass.
   bool holds_pushes() const { return options_.clip_norm > 0 || options_.skip_non_finite; }
 
  private:
   struct ParcelState {
     std::optional<Push> unacked;      ///< said, not acknowledged
-    std::optional<Push> queued;       ///< behind it
+    std::deque<Push> queued;          ///< behind it, or behind the answer to the pull of its own step
     std::optional<Pull> pulling;      ///< said, not answered
-    Step arrived_step = -1;           ///< step that `arrived` is for
-    PullReply arrived;
+    std::map<Step, PullReply> arrived;  ///< by the step that they are for: one, or as many as lag behind
+  };
+  /// A piece of work under way.
+  struct Running {
+    Work work;
+    std::vector<Tensor> weights;      ///< by layer
+    size_t forwarded = 0;             ///< layers given to Forward
+    bool computes = false;            ///< all weights have come: given out to be computed
+    std::vector<Tensor> gradients;    ///< by layer
+    BucketFiller filler;              ///< of a stage
+    double sum_of_squares = 0;
+    std::vector<LayerId> non_finite;
   };
   struct OpenStep {                   ///< a step that is not done
     WorkDone done;
@@ -99,6 +117,7 @@ class WorkerCore {
   void to_coordinator(Effects& out, Message body) const { send(out, options_.coordinator, std::move(body)); }
 
   Status check(const Membership& membership) const;
+  Status check_asynchronous(const Layout& layout) const;
   void on(Effects& out, const Membership& membership, Generation generation);
   void forget_reads(const std::vector<Incarnation>& servers_before);
   void on(Effects& out, const Work& work);
@@ -109,6 +128,10 @@ class WorkerCore {
   void on(Effects& out, const Verdict& verdict);
   void on(Effects& out, const InstallAck& ack, ServerId server);
 
+  bool has_room() const;
+  Running& running(Step step);
+  Running& newest() { return running_.back(); }
+  Step version_for(const Work& work) const;
   void start(Effects& out);
   void begin(Effects& out);
   void begin_upload(Effects& out);
@@ -117,15 +140,15 @@ class WorkerCore {
   void advance(Effects& out);
   void prepare(Effects& out) const;
   bool take_weights(LayerId layer);
-  void push_everything(Effects& out);
-  void push_ready_parcels(Effects& out, LayerId layer);
-  void push(Effects& out, ParcelId parcel);
-  void send_push(Effects& out, ParcelId parcel, Push push);
+  void push_everything(Effects& out, Running& step);
+  void push_ready_parcels(Effects& out, Running& step, LayerId layer);
+  void push(Effects& out, const Running& step, ParcelId parcel);
+  void send_pushes(Effects& out, ParcelId parcel);
   std::vector<Bucket> buckets(const Work& work) const;
   ApplyLocal update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const;
   void apply(Effects& out, LayerId layer, double scale, bool skip);
   void close(Effects& out, Step step);
-  void end_current();
+  void end(Step step);
   void finish_other_work(Effects& out, const StepStats& stats, double compute_s);
 
   WorkerOptions options_;
@@ -140,18 +163,10 @@ class WorkerCore {
 
   uint64_t next_number_ = 1;                       ///< of the work asked for
   std::optional<Work> waiting_;                    ///< has come, does not run yet
-  std::optional<Work> current_;
+  std::deque<Running> running_;                    ///< ascending; the last may wait for weights
+  Step computed_ = -1;                             ///< the newest training step that was given out
   std::map<Step, OpenStep> open_;
   std::map<uint64_t, WorkDone> unacked_done_;      ///< by number
-
-  // The step that runs.
-  std::vector<Tensor> weights_;                    ///< by layer
-  size_t forwarded_ = 0;                           ///< layers given to Forward
-  bool backward_given_ = false;
-  std::vector<Tensor> gradients_;                  ///< by layer
-  BucketFiller filler_;                            ///< of a stage
-  double sum_of_squares_ = 0;
-  std::vector<LayerId> non_finite_;
 
   // all_reduce layers, by layer.
   std::vector<SliceState> local_;                  ///< values empty: not pulled yet

@@ -46,10 +46,13 @@ namespace {
 constexpr Step kMaxStepsAhead = 1'000'000;
 
 // A worker has one push a parcel under way and is at most a step ahead with the others (the next step of a parcel is
-// pulled behind its push), so that its sequences span twice the parcels, however long one of them is overtaken. Twice
-// that is room enough; the least keeps small layouts simple to test.
+// pulled behind its push), so that its sequences span twice the parcels, however long one of them is overtaken; a stage
+// of an asynchronous pipeline is at most as many steps ahead as there are stages. Twice that is room enough; the least
+// keeps small layouts simple to test.
 constexpr Sequence kLeastWindow = 64;
-Sequence window_width(size_t parcels) { return std::max<Sequence>(kLeastWindow, 4 * parcels); }
+Sequence window_width(size_t parcels, const Layout& layout) {
+  return std::max<Sequence>(kLeastWindow, 2 * (uint64_t{layout.stages} + 1) * parcels);
+}
 
 }  // namespace
 
@@ -300,7 +303,7 @@ struct Shard::Impl : Holdings {
       bare.samples = 0;
       bare.gradients.clear();
       if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
-      workers[e.from.index].window.take(push.sequence, window_width(parcels.size()));
+      workers[e.from.index].window.take(push.sequence, window_width(parcels.size(), *layout));
     }
     const bool covered_before = !taken && push.samples == 0;
     if (!covered_before) ++duplicates_dropped;
@@ -310,7 +313,7 @@ struct Shard::Impl : Holdings {
   void take(const Envelope& e, const Push& push) {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(push.parcel);
-    workers[worker].window.take(push.sequence, window_width(parcels.size()));
+    workers[worker].window.take(push.sequence, window_width(parcels.size(), *layout));
     const Step slowest = p.clock.slowest();
     p.clock.advance(worker, push.step + 1);
     acknowledge(e, push);

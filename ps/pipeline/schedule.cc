@@ -167,6 +167,15 @@ std::vector<uint32_t> weight_versions(const Schedule& s, uint32_t chunk) {
   return versions;
 }
 
+uint32_t weight_lag(const Schedule& s, uint32_t stage) {
+  switch (s.weights) {
+    case WeightVersions::flushed: return 0;
+    case WeightVersions::stashed: return s.stages - 1 - stage;
+    case WeightVersions::two_buffers: return 1;
+  }
+  return 0;
+}
+
 uint32_t weight_copies(const Schedule& s, uint32_t chunk) {
   const auto versions = weight_versions(s, chunk);
   uint32_t steps = 0, most = 1;

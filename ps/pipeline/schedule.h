@@ -83,6 +83,14 @@ std::vector<Action> with_transfers(const Schedule& schedule, uint32_t stage);
 
 /// By micro-batch: how many steps the weights have behind them with which `chunk` runs it forward and back.
 std::vector<uint32_t> weight_versions(const Schedule& schedule, uint32_t chunk);
+/// What a run of an asynchronous schedule computes, whoever is fast: a step is one update of every stage. Version v of
+/// a stage's weights has v steps behind it. On stage s step t goes forward and back with version
+///
+///   max(t - weight_lag(s), since)        `since`: the newest step up to t that began with nothing under way
+///
+/// and its gradient there makes version t + 1 of version t. The lag is stages - 1 - s for PipeDream, where a step is a
+/// micro-batch, and 1 for PipeDream-2BW, where it is all micro-batches of a batch; 0 where steps are flushed.
+uint32_t weight_lag(const Schedule& schedule, uint32_t stage);
 /// How many versions of its weights the chunk holds at most at a time; 1 where steps are flushed.
 uint32_t weight_copies(const Schedule& schedule, uint32_t chunk);
 

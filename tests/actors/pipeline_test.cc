@@ -1,6 +1,5 @@
 #include <boost/test/unit_test.hpp>
 
-#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -56,50 +55,6 @@ void check_same(const Trial& actual, const Trial& expected, const std::string& w
 const std::vector<Pipeline> kSchedules = {{"sequential", 3, 3}, {"gpipe", 3, 4},          {"1f1b", 3, 4},
                                           {"1f1b", 4, 2},       {"interleaved", 2, 4, 2}, {"zb-h1", 3, 5},
                                           {"zb-h2", 3, 6},      {"zb-v", 2, 4, 2},        {"1f1b", 8, 3}};
-
-/// A stage that fails once, in its n-th call of some kind.
-class FailingStage final : public StageSource {
- public:
-  enum class At { forward, backward_input, backward_weight };
-  FailingStage(std::unique_ptr<StageSource> source, At at, std::shared_ptr<std::atomic<int>> calls_left)
-      : source_(std::move(source)), at_(at), calls_left_(std::move(calls_left)) {}
-
-  const std::vector<LayerSpec>& layers() const override { return source_->layers(); }
-  Tensor forward(const MicroBatch& micro, std::span<const Tensor> weights, Tensor x) override {
-    count(At::forward);
-    return source_->forward(micro, weights, std::move(x));
-  }
-  Tensor backward_input(const MicroBatch& micro, std::span<const Tensor> weights, Tensor dy) override {
-    count(At::backward_input);
-    return source_->backward_input(micro, weights, std::move(dy));
-  }
-  void backward_weight(const MicroBatch& micro, std::span<const Tensor> weights) override {
-    count(At::backward_weight);
-    source_->backward_weight(micro, weights);
-  }
-  Tensor take_gradient(size_t layer) override { return source_->take_gradient(layer); }
-  StepStats take_stats() override { return source_->take_stats(); }
-  void reset() override { source_->reset(); }
-
- private:
-  void count(At at) {
-    if (at == at_ && --*calls_left_ == 0) throw std::runtime_error("the device fell off the bus");
-  }
-  std::unique_ptr<StageSource> source_;
-  At at_;
-  std::shared_ptr<std::atomic<int>> calls_left_;
-};
-
-ClusterParts with_failure(ClusterParts parts, ps::WorkerId where, FailingStage::At at, int call) {
-  auto left = std::make_shared<std::atomic<int>>(call);
-  parts.stage_source = [make = parts.stage_source, where, at,
-                        left](ps::WorkerId worker) -> std::unique_ptr<StageSource> {
-    auto source = make(worker);
-    if (worker != where) return source;
-    return std::make_unique<FailingStage>(std::move(source), at, left);
-  };
-  return parts;
-}
 
 }  // namespace
 

@@ -62,6 +62,25 @@ class Pipelines(Cluster):
         self.train("parallel.stages=2", "parallel.schedule_file=own.csv", config="deep.toml")
         self.close("run", "one")
 
+    def test_stages_that_never_flush_train_the_same_in_two_processes(self):
+        for schedule in ("pipedream", "pipedream-2bw"):
+            settings = (*STAGES, f"parallel.schedule={schedule}")
+            self.train(*settings, run=f"alone-{schedule}", config="deep.toml")
+            done = self.troupe("train", "deep.toml", "--run-dir", f"run-{schedule}", "--processes", 2,
+                               *(word for setting in settings for word in ("--set", setting)))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(self.weights(f"run-{schedule}"), self.weights(f"alone-{schedule}"))
+        steps = [self.summary(f"run-{schedule}")["steps"] for schedule in ("pipedream", "pipedream-2bw")]
+        self.assertEqual(steps[0], 4 * steps[1])
+
+    def test_such_a_run_goes_on_from_its_checkpoint(self):
+        settings = (*STAGES, "parallel.schedule=pipedream", "checkpoint.every_steps=6")
+        self.train(*settings, run="whole", config="deep.toml")
+        self.train("train.max_steps=12", *settings, run="half", config="deep.toml")
+        done = self.troupe("train", "--resume", "half", "--set", "train.max_steps=0")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.weights("half"), self.weights("whole"))
+
     def test_a_measured_profile_cuts_the_model_in_every_process(self):
         self.write("deep.toml", DEEP)
         lines = [f"fc{k},1,{k},0,0,0,0,0,0" for k in range(1, 7)]  # of 21 the last two layers take 11
@@ -125,6 +144,18 @@ class BadInput(Cluster):
     def test_a_replica_that_would_shrink(self):
         self.refused("elastic.on_loss = \"shrink\" (command line): a replica cannot go on without one of its stages",
                      "parallel.stages=2", "elastic.on_loss=shrink")
+
+    def test_what_an_asynchronous_schedule_cannot_wait_for(self):
+        stages = ("parallel.stages=2", "parallel.schedule=pipedream")
+        self.refused("[[update]] table 1 (command line) makes * async", *stages, "update=*:async")
+        self.refused("train.clip_norm = 1.0 (command line) clips by the norm of the gradients of all stages", *stages,
+                     "train.clip_norm=1")
+        self.refused("train.on_nonfinite = \"skip\" (command line) is a decision of all stages", *stages,
+                     "train.on_nonfinite=skip")
+        self.refused("precision.loss_scale = \"dynamic\" (command line) is a decision of all stages on each step", *stages,
+                     "precision.activations=f16", "precision.loss_scale=dynamic")
+        self.refused("parallel.strict_schedule = true (command line)", *stages, "parallel.strict_schedule=true")
+        self.refused("is no multiple of parallel.micro_batches = 5 (command line)", *stages, "parallel.micro_batches=5")
 
     def test_clipping_of_what_is_pushed_at_once(self):
         self.refused("train.clip_norm = 1.0 (command line) clips by the norm of the whole gradient", "parallel.stages=2",

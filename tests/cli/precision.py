@@ -63,8 +63,8 @@ class Precision(Case):
         done = self.train("precision.loss_scale=dynamic", config="mixed.toml", exit_code=2)
         self.assertRegex(done.stderr, r'precision\.loss_scale = "dynamic" .* is a decision of all workers on each step, and '
                                       r"\[\[update\]\] table 1 .* has mode async")
-        done = self.train("precision.loss_scale=dynamic", "precision.min_scale=100000", exit_code=2)
-        self.assertRegex(done.stderr, r"precision\.init_scale = 65536\.0 .* is below precision\.min_scale = 100000\.0")
+        done = self.train("precision.loss_scale=dynamic", "precision.min_scale=131072", exit_code=2)
+        self.assertRegex(done.stderr, r"precision\.init_scale = 65536\.0 .* is below precision\.min_scale = 131072\.0")
 
     def test_what_only_a_dynamic_scale_reads_is_told_to_have_no_effect(self):
         done = self.train("precision.growth_interval=5", "train.max_steps=1")
@@ -72,7 +72,7 @@ class Precision(Case):
                                                     r'precision\.loss_scale = "none"')
 
     def test_explained(self):
-        out = self.troupe("config", "--explain").stdout
+        out = self.troupe("config", "--explain", "precision").stdout
         for key in "activations", "loss_scale", "init_scale", "growth_factor", "growth_interval", "backoff_factor", "min_scale":
             self.assertIn(key, out)
 

@@ -184,6 +184,31 @@ BOOST_AUTO_TEST_CASE(AResumedRunCountsOnFromItsStepThoughEpochsEndWithAShortBatc
   BOOST_TEST(w.core->status().step == 2);
 }
 
+BOOST_AUTO_TEST_CASE(WorkSaysWhichStepBeganWithNothingUnderWay) {
+  World w(kSync);
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  for (uint64_t number = 1; number <= 2; ++number)
+    for (const WorkerId worker : {0u, 1u}) {
+      const Work work = *w.ask(worker, number);
+      BOOST_TEST(work.since == 0);
+      w.finish(worker, work);
+    }
+  for (const WorkerId worker : {0u, 1u}) BOOST_TEST(!w.ask(worker, 3));
+  for (ServerId s = 0; s < 2; ++s) w.hear(w.server(s), SnapshotReply{1, {{1 - s, Tensor::zeros({32}), {}, 1}}});
+  const std::vector<Work> behind = w.said<Work>();
+  BOOST_TEST_REQUIRE(behind.size() == 2u);
+  for (const Work& work : behind) BOOST_TEST(work.since == 2);
+  // One who is started again begins with what it had not completed.
+  w.finish(0, behind[0]);
+  BOOST_TEST(w.ask(0, 4)->since == 2);
+  w.replace(w.worker(0));
+  w.join();
+  const Work again = *w.ask(0, 1);
+  BOOST_TEST(again.step == 3);
+  BOOST_TEST(again.since == 3);
+}
+
 BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeBeforeACheckpoint) {
   World w(kReduced);
   w.options.checkpoint_every_steps = 2;

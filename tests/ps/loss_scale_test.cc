@@ -170,6 +170,7 @@ BOOST_AUTO_TEST_CASE(LayersThatWaitForNobodyAreRefused) {
 BOOST_AUTO_TEST_CASE(ALossOfTheOnlyServersThatVoteDoesNotHoldTheNextStepBack) {
   World w = scaled();
   w.options.servers_reload = true;
+  w.options.max_restarts = 2;
   w.begin();
   const auto first = w.ask(0, 1), second = w.ask(1, 1);
   w.hear(kNode, Down{w.server(0), "gone"});

@@ -26,6 +26,8 @@ MetricsRow row_of_step(int64_t step) {
   row.learning_rate = 0.05;
   row.staleness_max = 2;
   row.wait_share = 0.125;
+  row.loss_scale = 1024;
+  row.skipped_steps = 1;
   return row;
 }
 
@@ -44,12 +46,13 @@ BOOST_AUTO_TEST_CASE(ARowIsOneLineInBothFiles) {
   writer->write(row_of_step(10));
   BOOST_TEST(folder.read("m.csv") ==
              "time_s,step,epoch,loss,accuracy,test_loss,test_accuracy,samples,samples_per_second,learning_rate,"
-             "staleness_p50,staleness_p95,staleness_max,wait_share\n"
-             "0.5,10,1,0.25,,,,1280,2560.0,0.05,0,0,2,0.125\n");
+             "staleness_p50,staleness_p95,staleness_max,wait_share,loss_scale,skipped_steps\n"
+             "0.5,10,1,0.25,,,,1280,2560.0,0.05,0,0,2,0.125,1024.0,1\n");
   BOOST_TEST(folder.read("m.jsonl") ==
              "{\"time_s\":0.5,\"step\":10,\"epoch\":1,\"loss\":0.25,\"accuracy\":null,\"test_loss\":null,"
              "\"test_accuracy\":null,\"samples\":1280,\"samples_per_second\":2560.0,\"learning_rate\":0.05,"
-             "\"staleness_p50\":0,\"staleness_p95\":0,\"staleness_max\":2,\"wait_share\":0.125}\n");
+             "\"staleness_p50\":0,\"staleness_p95\":0,\"staleness_max\":2,\"wait_share\":0.125,\"loss_scale\":1024.0,"
+             "\"skipped_steps\":1}\n");
 }
 
 BOOST_AUTO_TEST_CASE(AResumedRunContinuesItsFiles) {

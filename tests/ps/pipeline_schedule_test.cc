@@ -140,6 +140,24 @@ BOOST_AUTO_TEST_CASE(TwoBuffersLagOneStepOnAllStagesAlike) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(VersionsFollowFromTheLagOfTheStage) {
+  for (uint32_t p = 1; p <= 6; ++p)
+    for (const uint32_t a_step : {p, p + 1, 3 * p}) {
+      const auto two = make_schedule(
+          {.name = "pipedream-2bw", .stages = p, .micro_batches = 4 * a_step, .accumulate = a_step});
+      const Schedule one = made("pipedream", p, 4 * p);
+      for (uint32_t stage = 0; stage < p; ++stage) {
+        BOOST_TEST(weight_lag(one, stage) == p - 1 - stage);
+        BOOST_TEST(weight_lag(*two, stage) == 1u);
+        BOOST_TEST(weight_lag(made("1f1b", p, 3), stage) == 0u);
+        const auto newest = [](uint32_t step, uint32_t lag) { return step > lag ? step - lag : 0; };
+        for (uint32_t j = 0; j < 4 * p; ++j)
+          BOOST_TEST(weight_versions(one, stage)[j] == newest(j, weight_lag(one, stage)));
+        for (uint32_t j = 0; j < 4 * a_step; ++j) BOOST_TEST(weight_versions(*two, stage)[j] == newest(j / a_step, 1));
+      }
+    }
+}
+
 BOOST_AUTO_TEST_CASE(VersionsThatAreUsedHaveBeenMade) {
   for (const char* name : {"pipedream", "pipedream-2bw"})
     for (uint32_t p = 1; p <= 6; ++p) {

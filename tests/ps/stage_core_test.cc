@@ -44,7 +44,9 @@ struct World {
     std::vector<double> sums, others;
     int64_t kept = 0, kept_most = 0;
     bool done = false;
+    int64_t works_done = 0;
     std::vector<Action> ran;
+    std::vector<Step> steps;  ///< of `ran`
   };
 
   explicit World(std::shared_ptr<const Schedule> made, uint64_t seed = 1, std::vector<TiedLayer> tied = {},
@@ -82,6 +84,7 @@ struct World {
       node.kept_most = std::max(node.kept_most, node.kept);
       node.kept -= task.kind == ActionKind::backward_weight;
       node.ran.push_back({task.kind, task.micro_batch, task.chunk});
+      node.steps.push_back(task.work.step);
       node.tasks.push_back(std::move(task));
     }
     for (auto& complete : effects.gradients) {
@@ -89,7 +92,8 @@ struct World {
       node.sums.push_back(value_of(complete.sum));
       node.others.push_back(value_of(complete.other));
     }
-    node.done = node.done || effects.done;
+    node.done = node.done || !effects.done.empty();
+    node.works_done += std::ssize(effects.done);
   }
 
   void begin(const Work& work) {
@@ -121,7 +125,8 @@ struct World {
       BOOST_REQUIRE_EQUAL(value_of(task.input), last ? 0 : gradient(task.micro_batch, task.chunk + 1));
       if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk));
     }
-    for (const LayerId layer : task.gradients) take(stage, node.core->gradient(layer, one(layer + 1 + 100 * stage)));
+    for (const LayerId layer : task.gradients)
+      take(stage, node.core->gradient(task.work.number, layer, one(layer + 1 + 100 * stage)));
     take(stage, node.core->computed(task, output));
   }
 
@@ -395,6 +400,120 @@ BOOST_AUTO_TEST_CASE(AStageAtWorkDoesNotStall) {
   StageCore& busy = *world.nodes[0].core;
   busy.watch(0);
   BOOST_TEST(busy.watch(100000).send.empty());
+}
+
+// ---- without a flush -----------------------------------------------------------------------------------------------
+
+namespace {
+
+std::shared_ptr<const Schedule> one_step(const std::string& name, uint32_t stages, uint32_t micro_batches) {
+  auto made = make_schedule({.name = name,
+                             .stages = stages,
+                             .micro_batches = micro_batches,
+                             .accumulate = name == "pipedream" ? 0 : micro_batches});
+  return std::make_shared<const Schedule>(made.value());
+}
+
+/// Every stage begins a step as soon as the weights that it reads have been made.
+void begin_what_can(World& world, std::vector<Step>& begun, Step steps) {
+  for (uint32_t stage = 0; stage < world.nodes.size(); ++stage)
+    while (begun[stage] < steps &&
+           begun[stage] - world.nodes[stage].works_done <= static_cast<Step>(weight_lag(*world.plan, stage)))
+      world.take(stage, world.nodes[stage].core->begin(train(begun[stage]++)));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(StepsFollowEachOtherWithoutAFlushOverANetworkThatLosesAndDoubles) {
+  uint64_t seed = 0;
+  constexpr Step kSteps = 6;
+  for (const char* name : {"pipedream", "pipedream-2bw"})
+    for (uint32_t stages = 1; stages <= 4; ++stages)
+      for (uint32_t micro_batches = 1; micro_batches <= (std::string(name) == "pipedream" ? 1u : 5u); ++micro_batches) {
+        World world(one_step(name, stages, micro_batches), ++seed);
+        std::vector<Step> begun(stages, 0);
+        const auto all_done = [&] {
+          return std::ranges::all_of(world.nodes, [](const World::Node& node) { return node.works_done == kSteps; });
+        };
+        for (int events = 0; events < 100'000 && !all_done(); ++events) {
+          begin_what_can(world, begun, kSteps);
+          std::vector<uint32_t> busy;
+          for (uint32_t stage = 0; stage < stages; ++stage)
+            if (!world.nodes[stage].tasks.empty()) busy.push_back(stage);
+          if (world.random.chance(0.02))
+            for (uint32_t stage = 0; stage < stages; ++stage) world.take(stage, world.nodes[stage].core->tick());
+          if (!world.network.empty() && (busy.empty() || world.random.chance(0.5))) world.deliver(0.1);
+          else if (!busy.empty()) world.compute(busy[world.random.below(busy.size())]);
+          BOOST_REQUIRE_MESSAGE(world.faults.empty(), world.faults.front());
+        }
+        for (uint32_t stage = 0; stage < stages; ++stage) {
+          const World::Node& node = world.nodes[stage];
+          BOOST_TEST(node.works_done == kSteps, name << ": " << node.core->waits_for());
+          BOOST_TEST(node.kept_most <= stages - stage);
+          // Forwards of a step behind all of the step before, and so with backwards.
+          for (const bool forward : {true, false}) {
+            Step last = 0;
+            for (size_t i = 0; i < node.ran.size(); ++i) {
+              if ((node.ran[i].kind == ActionKind::forward) != forward) continue;
+              BOOST_TEST(node.steps[i] >= last);
+              last = node.steps[i];
+            }
+          }
+        }
+      }
+}
+
+// Where nothing comes late, the order is the schedule's own: the list of many steps that `troupe plan` draws.
+BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
+  constexpr uint32_t kSteps = 5;
+  for (const auto& [name, micro_batches] : {std::pair{"pipedream", 1u}, std::pair{"pipedream-2bw", 4u}}) {
+    const auto whole = make_schedule({.name = name,
+                                      .stages = 3,
+                                      .micro_batches = kSteps * micro_batches,
+                                      .accumulate = micro_batches == 1 ? 0 : micro_batches});
+    for (uint32_t stage = 0; stage < 3; ++stage) {
+      World world(one_step(name, 3, micro_batches), 1);
+      World::Node& node = world.nodes[stage];
+      std::vector<Step> begun(3, 0);
+      const auto lag = static_cast<Step>(weight_lag(*world.plan, stage));
+      const auto begin = [&] {
+        while (begun[stage] < kSteps && begun[stage] - node.works_done <= lag)
+          world.take(stage, node.core->begin(train(begun[stage]++)));
+      };
+      const auto hear = [&](Activation::Kind kind, uint32_t from, Step step, uint32_t micro) {
+        const Work work = train(step);
+        std::vector<int64_t> counts(micro_batches, 16 / micro_batches);
+        const SampleRange samples{0, work.range.begin + micro * counts[0], counts[0]};
+        const Tensor value = one(kind == Activation::Kind::forward ? activation(micro, from) : gradient(micro, from));
+        world.take(stage, node.core->handle({{Role::worker, from, 1}, {Role::worker, stage, 1}, 1,
+                                             Activation{kind, step, micro, stage, samples, {value}}}));
+      };
+      const auto each = [&](const auto& body) {
+        for (Step step = 0; step < kSteps; ++step)
+          for (uint32_t micro = 0; micro < micro_batches; ++micro) body(step, micro);
+      };
+      // All inputs are there; a gradient comes when the stages behind can have made it: the pipeline's depth later.
+      if (stage > 0) each([&](Step step, uint32_t micro) { hear(Activation::Kind::forward, stage - 1, step, micro); });
+      begin();
+      size_t answered = 0;
+      while (true) {
+        while (!node.tasks.empty()) world.compute(stage), begin();
+        const auto forwards = std::ranges::count(node.ran, ActionKind::forward, &Action::kind);
+        if (stage == 2 || answered == static_cast<size_t>(forwards)) break;
+        hear(Activation::Kind::backward, stage + 1, static_cast<Step>(answered / micro_batches),
+             static_cast<uint32_t>(answered % micro_batches));
+        ++answered;
+      }
+      std::vector<Action> listed, ran;
+      for (const Action& action : whole->actions[stage])
+        if (action.kind <= ActionKind::backward_weight) listed.push_back(action);
+      for (size_t i = 0; i < node.ran.size(); ++i) {
+        ran.push_back(node.ran[i]);
+        ran.back().micro_batch += static_cast<uint32_t>(node.steps[i]) * micro_batches;
+      }
+      BOOST_TEST((ran == listed), name << ", stage " << stage);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

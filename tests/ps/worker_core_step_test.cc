@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(WeightsOfACutLayerArePutTogetherInTheirOrder) {
   w.work(1, 0);
   w.reply(1, 2);
   w.reply(0, 1);
-  const Tensor& weights = w.core->weights()[0];
+  const Tensor& weights = w.core->weights(Work{1})[0];
   BOOST_TEST(weights.data<float>()[0] == 1);
   BOOST_TEST(weights.data<float>()[15] == 1);
   BOOST_TEST(weights.data<float>()[16] == 2);
@@ -190,7 +190,7 @@ BOOST_AUTO_TEST_CASE(APulledLayerIsNotCopied) {
   const Pull pull = w.said<Pull>().at(0);
   const Tensor published = filled(3);
   w.hear(w.server_of(0), PullReply{0, 0, pull.ticket, {published}});
-  BOOST_TEST(w.core->weights()[0].data<float>() == published.data<float>());
+  BOOST_TEST(w.core->weights(Work{1})[0].data<float>() == published.data<float>());
 }
 
 BOOST_AUTO_TEST_CASE(ThePullOfTheNextStepLeavesRightBehindThePush) {
@@ -432,7 +432,7 @@ BOOST_AUTO_TEST_CASE(WhatWasReadAheadOfAServerThatIsReplacedIsReadAgain) {
     BOOST_TEST(w.given() == "");
     w.hear(w.server_of(0), PullReply{0, 1, pulls[0].ticket, {filled(7)}});
     BOOST_TEST(w.given() == "forward 0-2, backward");
-    BOOST_TEST(w.core->weights()[0].data<float>()[0] == 7);
+    BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 7);
   }
 }
 
@@ -446,7 +446,7 @@ BOOST_AUTO_TEST_CASE(AStepThatHasBegunKeepsWhatItReadOfAServerThatIsReplaced) {
   BOOST_TEST(pulls[0].parcel == 0u);
   w.hear(w.server_of(0), PullReply{0, 0, pulls[0].ticket, {filled(7)}});
   BOOST_TEST(w.given() == "forward 0-2, backward");
-  BOOST_TEST(w.core->weights()[1].data<float>()[0] == 3);
+  BOOST_TEST(w.core->weights(Work{1})[1].data<float>()[0] == 3);
 }
 
 BOOST_AUTO_TEST_CASE(ATestThatWaitsReadsAgainOfAServerThatIsReplaced) {
@@ -458,7 +458,7 @@ BOOST_AUTO_TEST_CASE(ATestThatWaitsReadsAgainOfAServerThatIsReplaced) {
   BOOST_TEST_REQUIRE(pulls.size() == 2u);
   for (const Pull& pull : pulls) w.hear(w.server_of(pull.parcel), PullReply{pull.parcel, 0, pull.ticket, {filled(5)}});
   BOOST_TEST(w.given() == "evaluate");
-  BOOST_TEST(w.core->weights()[1].data<float>()[0] == 5);
+  BOOST_TEST(w.core->weights(Work{1})[1].data<float>()[0] == 5);
 }
 
 BOOST_AUTO_TEST_CASE(AMembershipWithAnotherLayoutThatSaysNoStepIsAFault) {
@@ -529,7 +529,7 @@ BOOST_AUTO_TEST_CASE(AReducedLayerIsAppliedAtOnceAndTheNextForwardWaitsForIt) {
   w.reply(1);
   w.take(w.core->applied_locally(0, 0, {0, filled(2), {}, 1}));
   BOOST_TEST(w.given() == "forward 0-2, backward {0 and apply}");
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 2);
   BOOST_TEST(w.said<Pull>().size() == 3u);  // of the reduced layer there is only the first
 }
 
@@ -592,7 +592,7 @@ BOOST_AUTO_TEST_CASE(ASkippedStepLeavesReducedLayersAsTheyAre) {
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
   w.work(2, 1);
   BOOST_TEST(w.given() == "forward 0-1, backward");  // whose gradients wait for its end
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 7);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 7);
 }
 
 BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeToEveryServerThatHoldsThem) {
@@ -683,12 +683,111 @@ BOOST_AUTO_TEST_CASE(AnEvaluationSeesWhatTheServersHoldNow) {
   w.work(2, 1, 10, Work::Kind::evaluate);
   w.reply(0, 2);  // it was asked for again
   BOOST_TEST(w.given() == "forward 0-1, backward, evaluate");
-  BOOST_TEST(w.core->weights()[0].data<float>()[0] == 2);
+  BOOST_TEST(w.core->weights(Work{2})[0].data<float>()[0] == 2);
   w.take(w.core->evaluated({3, 9, 10}, 0.1));
   const auto done = w.said<WorkDone>();
   BOOST_TEST_REQUIRE(done.size() == 1u);
   BOOST_TEST((done[0].kind == Work::Kind::evaluate));
   BOOST_TEST(done[0].stats.correct == 9);
+}
+
+// ---- stages of an asynchronous pipeline ---------------------------------------------------------------------
+
+namespace {
+
+float weight(const World& w, uint64_t work) { return w.core->weights(Work{work})[0].data<float>()[0]; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(StepsOverlapAndEachComputesWithTheVersionThatLagsBehindIt) {
+  World w({kSync}, {.weight_lag = 2});
+  w.work(1, 0);
+  w.reply(0, 10);
+  for (const Step step : {1, 2}) w.work(static_cast<uint64_t>(step) + 1, step);
+  BOOST_TEST(w.given() == "forward 0-1, backward, forward 0-1, backward, forward 0-1, backward");
+  BOOST_TEST(w.said<Pull>().size() == 1u);  // one version for all three
+  w.work(4, 3);
+  BOOST_TEST(w.given() == "prepare 3");  // as many are under way as may be
+  w.compute(0);
+  BOOST_TEST(w.given() == "");
+  w.reply(0, 11);
+  BOOST_TEST(w.given() == "forward 0-1, backward");
+  BOOST_TEST(weight(w, 2) == 10);
+  BOOST_TEST(weight(w, 3) == 10);
+  BOOST_TEST(weight(w, 4) == 11);
+}
+
+BOOST_AUTO_TEST_CASE(APushLeavesWhenTheVersionThatItReplacesHasCome) {
+  World w({kSync}, {.weight_lag = 2});
+  w.work(1, 0);
+  w.reply(0);
+  for (const Step step : {1, 2}) w.work(static_cast<uint64_t>(step) + 1, step);
+  for (const Step step : {0, 1, 2}) w.compute(step);
+  const std::vector<Push> first = w.said<Push>();
+  BOOST_TEST_REQUIRE(first.size() == 1u);
+  w.acknowledge(first[0]);
+  BOOST_TEST(w.said<Push>().empty());
+  w.reply(0);
+  const std::vector<Push> second = w.said<Push>();
+  BOOST_TEST_REQUIRE(second.size() == 1u);
+  BOOST_TEST(second[0].step == 1);
+  w.reply(0);  // of version 2; the push of step 2 has to wait for its acknowledgement still
+  BOOST_TEST(w.said<Push>().empty());
+  w.acknowledge(second[0]);
+  BOOST_TEST(w.said<Push>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(BehindABoundaryNoOlderVersionIsRead) {
+  World w({kSync}, {.weight_lag = 2});
+  w.work(1, 0);
+  w.reply(0, 10);
+  w.work(2, 1);
+  for (const Step step : {0, 1}) {
+    w.compute(step);
+    w.acknowledge(w.said<Push>().at(0));
+    w.reply(0, static_cast<float>(11 + step));
+  }
+  for (const Step step : {2, 3, 4}) {
+    Work work{static_cast<uint64_t>(step) + 1, Work::Kind::train, step, step, 8, {0, 0, 4}, 2};
+    w.hear(kCoordinator, work);
+    BOOST_TEST(weight(w, work.number) == 12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AStepWithoutSamplesWaitsForThoseBeforeIt) {
+  World w({kSync}, {.weight_lag = 2});
+  w.work(1, 0);
+  w.reply(0);
+  w.work(2, 1, 0);
+  BOOST_TEST(w.said<Push>().empty());
+  w.compute(0);
+  w.acknowledge(w.said<Push>().at(0));
+  w.reply(0);
+  const std::vector<Push> empty = w.said<Push>();
+  BOOST_TEST_REQUIRE(empty.size() == 1u);
+  BOOST_TEST(empty[0].step == 1);
+  BOOST_TEST(empty[0].samples == 0);
+}
+
+BOOST_AUTO_TEST_CASE(AnEvaluationBeginsWhenNothingIsUnderWay) {
+  World w({kSync}, {.weight_lag = 1});
+  w.work(1, 0);
+  w.reply(0);
+  w.given();
+  w.work(2, 1, 4, Work::Kind::evaluate);
+  BOOST_TEST(w.given() == "");
+  w.compute(0);
+  w.reply(0, 5);
+  BOOST_TEST(w.given() == "evaluate");
+}
+
+BOOST_AUTO_TEST_CASE(LayersThatAreNotReadByVersionAreRefused) {
+  for (const Policy& policy : {kAsync, kReduced}) {
+    World w({kSync, policy}, {.weight_lag = 1});
+    const std::vector<Fault> faults = w.said<Fault>();
+    BOOST_TEST_REQUIRE(faults.size() == 1u);
+    BOOST_TEST(faults[0].what.find(cat("layer fc2 is ", describe(policy))) != std::string::npos, faults[0].what);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

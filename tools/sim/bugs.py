@@ -16,7 +16,6 @@ WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinat
 CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
 BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
 MEMBERSHIP = "ps/control/coordinator_membership.cc"
-VERDICT = "ps/control/coordinator_verdict.cc"
 RELOAD, RELOADED = "ps/control/coordinator_reload.cc", "ps/param/reloaded_image.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -26,9 +25,9 @@ BUGS = {
         (SHARD, "if (push.step < owed) return on_repeated(e, push, taken);",
          'if (push.step < owed && !bug("no_dedup")) return on_repeated(e, push, taken);'),
         (SHARD, "if (taken) return refuse_malformed(", 'if (taken && !bug("no_dedup")) return refuse_malformed('),
-        (SHARD, "workers[worker].window.take(push.sequence, window_width(parcels.size()));",
+        (SHARD, "workers[worker].window.take(push.sequence, window_width(parcels.size(), *layout));",
          'if (!bug("no_dedup") || push.step >= p.clock.at(worker)) '
-         "workers[worker].window.take(push.sequence, window_width(parcels.size()));"),
+         "workers[worker].window.take(push.sequence, window_width(parcels.size(), *layout));"),
     ],
     # A server that was replaced goes on storing.
     "no_fence": [
@@ -101,11 +100,8 @@ BUGS = {
          '!(bug("old_coordinator_obeyed") && envelope.from.role == Role::coordinator))) return out;')],
     # What a worker had read ahead from a server that was lost is used, though another goes on from older parameters.
     "lost_reads_used": [
-        (WORKER, "    if (in_use && current_->kind == Work::Kind::train) continue;",
-         '    if ((in_use && current_->kind == Work::Kind::train) || bug("lost_reads_used")) continue;')],
-    # The group decides on a step before it is known from which on a server that was lost takes part again.
-    "verdict_before_reload": [
-        (VERDICT, "back->second.waits || step", '(back->second.waits && !bug("verdict_before_reload")) || step')],
+        (WORKER, "    if (in_use && work->kind == Work::Kind::train) continue;",
+         '    if ((in_use && work->kind == Work::Kind::train) || bug("lost_reads_used")) continue;')],
     # A server that goes on from a checkpoint knows nothing of how far the workers are.
     "reload_forgets_clocks": [
         (RELOADED, "p.version = furthest;", 'p.version = furthest - (bug("reload_forgets_clocks") && furthest > 0);')],
@@ -144,6 +140,19 @@ BUGS = {
     "late_pull_taken": [
         (WORKER, "parcel.pulling->ticket != reply.ticket",
          '(parcel.pulling->ticket != reply.ticket && !bug("late_pull_taken"))')],
+    # A stage of an asynchronous pipeline computes with the newest version that it has, not with the schedule's.
+    "newest_version": [
+        (WORKER, "const PullReply& reply = parcels_[parcel].arrived.at(version);",
+         'const PullReply& reply = bug("newest_version") ? parcels_[parcel].arrived.rbegin()->second\n'
+         '                                                   : parcels_[parcel].arrived.at(version);')],
+    # Its push leaves before the version that it replaces has come: nobody gets that one any more.
+    "version_missed": [
+        (WORKER, "if (parcel.pulling && parcel.pulling->step <= parcel.queued.front().step) return;",
+         'if (!bug("version_missed") && parcel.pulling && parcel.pulling->step <= parcel.queued.front().step) return;')],
+    # Behind a boundary it reads versions from before.
+    "version_before_boundary": [
+        (WORKER, "std::max(work.step - options_.weight_lag, work.since)",
+         'std::max(work.step - options_.weight_lag, bug("version_before_boundary") ? 0 : work.since)')],
     # A late acknowledgement is taken for that of a newer push.
     "any_ack_taken": [
         (WORKER, "parcel.unacked->sequence != ack.sequence",

@@ -88,6 +88,8 @@ void Oracle::on(const ps::Envelope& e, const ps::Work& work) {
   const WorkerStep key{e.to.index, work.step};
   seeds_[seed_of(e.to.index, work.step)] = key;
   const auto [earlier, first_deal] = steps_.try_emplace(key, dealt);
+  earlier->second.since.insert(work.since);
+  if (e.to.incarnation > 1) restarted_.insert(e.to.index);
   if (first_deal) check_loss_scale(e, work);
   if (!first_deal && earlier->second.work.range != work.range)
     violated("samples", cat(e.to, " is dealt other samples for step ", work.step, " than before"));
@@ -377,6 +379,10 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
     if (policy.mode == Mode::all_reduce) reduce(slice(s.id), step);
     if (policy.mode == Mode::sync && repeated(slice(s.id), worker, step, values)) return;
     if (was_lost(s, worker, step, values)) return;
+    if (scenario_.asynchronous()) {
+      if (!right_version(dealt, worker, slice(s.id), values)) wrong("no version that the schedule has it read");
+      return;
+    }
     if (const std::string d = difference(values, slice(s.id).before(step)); !d.empty()) wrong(d);
     return;
   }
@@ -384,6 +390,27 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
   if (read == read_.end()) return wrong("no server ever said these values");
   if (policy.mode == Mode::ssp && read->second < step - policy.staleness)
     wrong(cat("they lack what the slowest worker contributed from step ", read->second, " on"));
+}
+
+/// A stage of an asynchronous pipeline reads the version that its schedule says. One that was started again found
+/// only what servers still held of those before the step, at least as new; and what a stage has kept outlives the
+/// server that it read it from, also where that one went on from a checkpoint.
+bool Oracle::right_version(const Dealt& dealt, ps::WorkerId worker, const ReferenceSlice& s,
+                           std::span<const float> values) const {
+  const ps::Step step = dealt.work.step, stage = worker % scenario_.stages();
+  const ps::Step lag = scenario_.stage.plan.schedule->name == "pipedream" ? scenario_.stages() - 1 - stage : 1;
+  for (const ps::Step since : dealt.since) {
+    const ps::Step oldest = std::max(since, step - lag), newest = restarted_.count(worker) > 0 ? step : oldest;
+    for (ps::Step version = oldest; version <= newest; ++version) {
+      if (difference(values, s.before(version)).empty()) return true;
+      for (const auto& [server, old] : replaced_)
+        if (const auto held = old.slices.find(s.slice().id);
+            scenario_.coordinator.servers_reload && held != old.slices.end() &&
+            difference(values, held->second.before(version)).empty())
+          return true;
+    }
+  }
+  return false;
 }
 
 void Oracle::evaluates(ps::WorkerId worker, std::span<const Tensor> weights) {

@@ -57,6 +57,7 @@ class Oracle {
     ps::Work work;
     std::shared_ptr<const ps::Layout> layout;
     bool done = false;
+    std::set<ps::Step> since = {};  ///< of this deal and the same again
   };
   /// Everything as it was when a round of snapshots was taken.
   struct Cut {
@@ -111,6 +112,8 @@ class Oracle {
   void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
   void remember_read(ps::SliceId slice, std::span<const float> values, ps::Step slowest);
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
+  bool right_version(const Dealt& dealt, ps::WorkerId worker, const ReferenceSlice& slice,
+                     std::span<const float> values) const;
   bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
   void check_loss_scale(const ps::Envelope& envelope, const ps::Work& work);
@@ -136,6 +139,7 @@ class Oracle {
   std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
   std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;  ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;
+  std::set<ps::WorkerId> restarted_;  ///< of asynchronous pipelines: whose replica was started again
   std::map<uint64_t, WorkerStep> seeds_;  ///< Batch::seed
   std::set<WorkerStep> completed_;
   std::vector<ps::SampleRange> ranges_;  ///< completed, in order

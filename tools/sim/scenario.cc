@@ -71,6 +71,21 @@ ps::DealerOptions draw_dealer(Random& random, size_t workers) {
   return dealer;
 }
 
+/// An update of every stage follows each micro-batch, or every few of them, while others are under way.
+void never_flush(Random& random, Scenario& s) {
+  const uint32_t stages = s.coordinator.layout.stages;
+  ps::ScheduleOptions options{.name = "pipedream", .stages = stages, .micro_batches = 1};
+  if (random.chance(0.5)) {
+    options.name = "pipedream-2bw";
+    options.micro_batches = options.accumulate = static_cast<uint32_t>(between(random, 1, 3));
+  }
+  s.stage.plan.schedule = std::make_shared<const ps::Schedule>(*ps::make_schedule(options));
+  s.stage.strict = false;
+  s.coordinator.clip_norm = 0;
+  s.coordinator.skip_non_finite = false;
+  s.non_finite = 0;
+}
+
 /// Makes each worker a replica of several: a pipeline. Clipping and skipping need every layer to wait for the group.
 void cut_into_stages(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -96,7 +111,9 @@ void cut_into_stages(Random& random, Scenario& s) {
   s.stage.strict = random.chance(0.2);
   s.stage.evaluation_batch = between(random, 1, 4);
   s.stage.stall_ms = 0;  // whoever is gone is found missing otherwise
-  if (c.clip_norm == 0 && !c.skip_non_finite) return;
+  Random without_flush(derive_seed(s.seed, "asynchronous"));
+  if (without_flush.chance(0.3)) never_flush(without_flush, s);
+  if (c.clip_norm == 0 && !c.skip_non_finite && !s.asynchronous()) return;
   c.policies.assign(layers, {Mode::sync});
   c.changes.clear();
 }
@@ -139,7 +156,7 @@ void draw_mishaps(Random& random, Scenario& scenario) {
     draw_moment(random, mishap);
     scenario.mishaps.push_back(std::move(mishap));
   }
-  const bool only_sync = scenario.stages() > 1 && scenario.needs_verdict();
+  const bool only_sync = scenario.stages() > 1 && (scenario.needs_verdict() || scenario.asynchronous());
   if (random.chance(0.15) && !only_sync) {
     Mishap change;
     change.kind = Mishap::Kind::change_policies;

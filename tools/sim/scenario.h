@@ -71,6 +71,8 @@ struct Scenario {
   ps::StageOptions stage;   ///< where `coordinator.layout.stages` workers make up a replica
 
   uint32_t stages() const { return coordinator.layout.stages; }
+  /// Stages that never flush: a step is computed with older weights.
+  bool asynchronous() const { return stages() > 1 && stage.plan.schedule->weights != ps::WeightVersions::flushed; }
   /// By whose number its work is drawn.
   ps::WorkerId replica(ps::WorkerId worker) const { return worker / stages(); }
   bool computes(ps::WorkerId worker, ps::LayerId layer) const {

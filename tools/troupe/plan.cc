@@ -109,7 +109,9 @@ ps::Composition composition_of(const PlanArguments& a, const ps::RunConfig& conf
   c.chunks = schedule.chunks / schedule.stages;
   c.schedule = schedule.name;
   c.micro_batches = schedule.micro_batches;
-  const int64_t parts = config.parallel.replicas() * schedule.micro_batches;
+  // An asynchronous schedule is planned over several batches: it never drains between them.
+  const int64_t parts = config.parallel.replicas() *
+                        (config.parallel.asynchronous() ? config.parallel.micro_batches : schedule.micro_batches);
   c.micro_batch = (config.train.batch_size + parts - 1) / parts;
   c.tensor = a.tensor, c.zero = a.zero, c.sequence_parallel = a.sequence_parallel;
   c.recompute = recompute_of(a.recompute.empty() ? config.model.recompute : a.recompute);

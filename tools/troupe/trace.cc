@@ -14,7 +14,8 @@ using namespace troupe;
 
 namespace {
 
-/// What the run's stages did in one step, beside what their schedule says they should have; none for a run without stages.
+/// What the run's stages did in one step, beside what their schedule says they should have; none for a run without stages,
+/// and where steps have no end of their own (asynchronous schedules).
 struct StepOfStages {
   ps::Schedule schedule;
   ps::Timing measured, predicted;
@@ -26,7 +27,7 @@ Result<std::optional<StepOfStages>> step_of_stages(const std::string& run, const
   const auto loaded = ps::load_config_file(run + "/config.resolved.toml", {});
   if (!loaded) return tl::unexpected<Error>(loaded.error());
   const ps::ParallelSection& parallel = loaded->config.parallel;
-  if (parallel.stages == 1) return std::nullopt;
+  if (parallel.stages == 1 || parallel.asynchronous()) return std::nullopt;
   auto schedule = ps::running_schedule(parallel);
   if (!schedule) return tl::unexpected<Error>(schedule.error());
   const auto which = static_cast<uint32_t>(replica);
@@ -55,7 +56,9 @@ int draw(const std::string& run, int64_t replica, int64_t step, const std::strin
   if (!content) return report(content.error());
   const auto stages = step_of_stages(run, *content, replica, step);
   if (!stages) return report(stages.error());
-  if (!*stages) return report({ErrorKind::invalid, run + " has no stages to draw: parallel.stages is 1"});
+  if (!*stages)
+    return report({ErrorKind::invalid, run + " has no step of stages to draw: parallel.stages is 1, or its schedule is "
+                                             "asynchronous (open the trace itself in a viewer)"});
   std::ofstream file(svg);
   file << ps::draw_svg((*stages)->schedule, (*stages)->measured);
   file.close();

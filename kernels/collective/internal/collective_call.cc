@@ -62,7 +62,8 @@ CollectiveCall broadcast_call(Tensor& values, int root, int size) {
 }
 
 CollectiveCall send_call(const Tensor& values, int to, int rank, int size) {
-  return {CollectiveOperation::send, values.dtype(), values.count(), to, values.raw(), nullptr, peer_mistake(to, rank, size)};
+  return {CollectiveOperation::send, values.dtype(), values.count(), to, values.raw(), nullptr,
+          peer_mistake(to, rank, size)};
 }
 
 CollectiveCall receive_call(Tensor& values, int from, int rank, int size) {
