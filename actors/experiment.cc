@@ -36,6 +36,7 @@ struct Experiment::Impl {
   ExperimentOptions options;
   std::vector<std::string> warnings, notes;  ///< for the log, a sentence each
   ps::Step total_steps = 0;
+  bool nothing_left = false;                 ///< the run that is resumed has come to its end
   ClusterParts parts;
   std::string resumed_from;
   Before before;
@@ -72,6 +73,8 @@ struct Experiment::Impl {
   Status save(const ps::CheckpointRequest& request);
   Result<ps::Reload> load(const ps::ReloadRequest& request);
   void conclude(ps::RunSummary& summary);
+  /// What a run that was over left in this folder stays as it is, however often it is resumed.
+  bool is_over() const;
 };
 
 Result<Recovery> Recovery::find(const std::string& run) {
@@ -169,9 +172,12 @@ Status Experiment::Impl::plan_steps() {
   if (!c.resume) return {};
   before.samples = dealer->samples_dealt();
   before.steps = dealt.lockstep ? c.resume->step : before.samples / dealt.global_batch;
+  // On demand the last step need not be a whole batch.
+  if (dealer->done()) before.steps = std::max(before.steps, total_steps);
   if (options.recovery) return {};
   notes.push_back(cat("resuming from ", resumed_from, " at step ", before.steps));
-  if (dealer->done())
+  nothing_left = dealer->done();
+  if (nothing_left)
     notes.push_back(cat("nothing is left to train: the run ends at step ", total_steps,
                         "; raise train.epochs or train.max_steps to go on"));
   return {};
@@ -289,11 +295,12 @@ Status Experiment::Impl::fill_folder() {
   auto file = ps::LineFile::open(folder->log());
   if (!file) return tl::unexpected<Error>(file.error());
   log = std::make_unique<ps::Log>(std::move(*file), [] { return std::chrono::system_clock::now(); }, options.log);
-  if (!options.resume.empty())
+  if (!options.resume.empty() && !is_over())
     for (const std::string& path : {folder->metrics_csv(), folder->metrics_jsonl()})
       TROUPE_TRY(ps::cut_rows_after(path, before.steps));
-  auto opened = ps::MetricsWriter::open(config().metrics.csv ? folder->metrics_csv() : "",
-                                        config().metrics.jsonl ? folder->metrics_jsonl() : "");
+  if (is_over()) parts.coordinator.checkpoint_at_end = false;
+  auto opened = ps::MetricsWriter::open(config().metrics.csv && !is_over() ? folder->metrics_csv() : "",
+                                        config().metrics.jsonl && !is_over() ? folder->metrics_jsonl() : "");
   if (!opened) return tl::unexpected<Error>(opened.error());
   metrics = std::move(*opened);
   store = std::make_unique<ps::CheckpointStore>(
@@ -376,6 +383,11 @@ Result<ps::Reload> Experiment::Impl::load(const ps::ReloadRequest& request) {
   return reload;
 }
 
+bool Experiment::Impl::is_over() const {
+  std::error_code ignored;
+  return nothing_left && std::filesystem::exists(folder->summary(), ignored);
+}
+
 /// What the run was for and is not on disk makes it a failure, however well it was trained.
 void Experiment::Impl::conclude(ps::RunSummary& summary) {
   summary.exit_code = summary.outcome == "finished" ? 0 : summary.outcome == "interrupted" ? 130 : 1;
@@ -422,7 +434,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);
   if (result.superseded) return summary;  // the folder is another's
-  if (auto written = ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
+  if (auto written = is_over() ? Status() : ps::replace_file(folder->summary(), ps::summary_json(summary)); !written)
     log->write(ps::LogLevel::warning, "coordinator", "the summary was not written: " + written.error().message);
   if (journal)
     if (auto gone = journal->discard(); !gone && gone.error().kind != ErrorKind::missing)

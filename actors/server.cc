@@ -1,5 +1,6 @@
 #include <troupe/actors/server.h>
 
+#include <troupe/actors/prompt_mail.h>
 #include <troupe/actors/serving.h>
 
 // States:
@@ -41,7 +42,7 @@ ServerActor spawn_server(caf::actor_system& system, ServerParts parts) {
   const ps::Endpoint self = parts.options.self;
   const std::shared_ptr<ps::Transport> transport = parts.transport;
   const auto actor = system.spawn(server, std::make_shared<ServerParts>(std::move(parts)));
-  attach(actor, self, *transport);
+  attach_prompt(actor, self, *transport);
   return actor;
 }
 

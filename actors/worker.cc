@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <troupe/actors/measure.h>
+#include <troupe/actors/prompt_mail.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/metrics/trace_flow.h>
 
@@ -320,7 +321,7 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts) {
   const ps::Endpoint self = parts.options.self;
   const std::shared_ptr<ps::Transport> transport = parts.transport;
   const auto actor = system.spawn(worker, std::make_shared<WorkerParts>(std::move(parts)));
-  attach(actor, self, *transport);
+  attach_prompt(actor, self, *transport);
   return actor;
 }
 

@@ -27,9 +27,9 @@ void CoordinatorCore::plan_duties() {
     if (slots_[w].absent) continue;
     const std::optional<Deal> deal = upcoming(w);
     if (!deal) continue;
-    checkpoint = checkpoint || deal->schedule_step >= next_checkpoint_;
+    checkpoint = checkpoint || reached(*deal) >= next_checkpoint_;
     evaluate = evaluate || deal->range.epoch >= next_evaluation_;
-    if (!options_.changes.empty() && deal->schedule_step >= options_.changes.front().step) {
+    if (!options_.changes.empty() && reached(*deal) >= options_.changes.front().step) {
       new_policies_ = *resolve_policies(layer_names(options_.layers), options_.changes.front().rules);
       if (!roster_.local()) new_policies_ = over_processes(std::move(*new_policies_));
       options_.changes.erase(options_.changes.begin());
@@ -47,8 +47,7 @@ void CoordinatorCore::plan_duties() {
   } else if (change) {
     duties_.push_back(Duty::change);
   }
-  const Step dealt = dealer_.samples_dealt() / options_.dealer.global_batch;
-  if (checkpoint) next_checkpoint_ = first_multiple_after(dealt, options_.checkpoint_every_steps);
+  if (checkpoint) next_checkpoint_ = first_multiple_after(reached(), options_.checkpoint_every_steps);
   while (evaluate && !final && dealer_epoch() >= next_evaluation_) next_evaluation_ += options_.evaluate_every_epochs;
 }
 
@@ -155,7 +154,7 @@ CoordinatorCore::Effects CoordinatorCore::checkpoint_written(const Status& statu
     ++result_.checkpoints_written;
   } else {
     ++result_.checkpoints_failed;
-    out.events.push_back("a checkpoint was not written: " + status.error().message + "; training goes on");
+    out.events.push_back(status.error().message + "; training goes on");
   }
   if (phase_ == Phase::ended && writing_ == 0) out.finished = result_;  // it waited for that
   if (phase_ == Phase::duties && duties_.front() == Duty::await_writes && writing_ == 0) next_duty(out);

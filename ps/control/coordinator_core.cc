@@ -78,11 +78,10 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   for (Slot& slot : slots_) slot.next_step = slot.since = start;
   note_immediate(options_.policies);
   pieces_at_[start] = pieces_dealt();
-  const Step dealt = dealer_.samples_dealt() / options_.dealer.global_batch;
-  next_checkpoint_ = first_multiple_after(dealt, options_.checkpoint_every_steps);
+  next_checkpoint_ = first_multiple_after(reached(), options_.checkpoint_every_steps);
   const int64_t epoch = options_.resume ? options_.resume->epoch : 0;
   next_evaluation_ = first_multiple_after(epoch, options_.evaluate_every_epochs);
-  result_.steps = dealt;
+  result_.steps = dealer_.done() ? std::max(reached(), dealer_.total_steps()) : reached();
   unreported_samples_ = dealer_.samples_dealt() % options_.dealer.global_batch;
   result_.workers.resize(slots_.size());
   last_worker_ = membership_.workers;
@@ -259,8 +258,8 @@ std::optional<Deal> CoordinatorCore::upcoming(WorkerId w) const {
 }
 
 bool CoordinatorCore::beyond_boundary(const Deal& deal) const {
-  const bool change = !options_.changes.empty() && deal.schedule_step >= options_.changes.front().step;
-  return deal.schedule_step >= next_checkpoint_ || deal.range.epoch >= next_evaluation_ || change ||
+  const bool change = !options_.changes.empty() && reached(deal) >= options_.changes.front().step;
+  return reached(deal) >= next_checkpoint_ || deal.range.epoch >= next_evaluation_ || change ||
          ((stopping_ || new_policies_ || resizing_) && (!layout().lockstep() || deal.step >= stop_step_));
 }
 
@@ -271,6 +270,10 @@ Step CoordinatorCore::furthest() const {
   Step furthest = 0;
   for (const Slot& slot : slots_) furthest = std::max(furthest, slot.next_step);
   return furthest;
+}
+
+Step CoordinatorCore::reached() const {
+  return layout().lockstep() ? furthest() : dealer_.samples_dealt() / options_.dealer.global_batch;
 }
 
 bool CoordinatorCore::drained() const {

@@ -268,6 +268,10 @@ class CoordinatorCore {
   void repeat_requests(Effects& out) const;
   void take_lost_checkpoint_again(Effects& out);
   Step furthest() const;
+  /// Where the run is, and where it will be with this piece, for what happens every so many steps: the step under
+  /// lockstep; on demand, where workers' steps differ, the whole batches dealt.
+  Step reached() const;
+  Step reached(const Deal& deal) const { return layout().lockstep() ? deal.step : deal.schedule_step; }
   bool finished_dealing() const;
   bool drained() const;
   void settle(Effects& out);

@@ -57,7 +57,7 @@ void CoordinatorCore::take_lost_checkpoint_again(Effects& out) {
   const Step furthest = this->furthest();
   for (WorkerId w = 0; w < slots_.size(); ++w) {
     if (slots_[w].absent || slots_[w].next_step != furthest) continue;
-    if (const auto deal = upcoming(w)) next_checkpoint_ = std::min(next_checkpoint_, deal->schedule_step);
+    if (const auto deal = upcoming(w)) next_checkpoint_ = std::min(next_checkpoint_, reached(*deal));
   }
 }
 

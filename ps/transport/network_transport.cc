@@ -17,12 +17,16 @@
 #include <troupe/ps/transport/internal/stranger.h>
 #include <troupe/ps/transport/internal/urgency.h>
 #include <troupe/ps/transport/local_sinks.h>
+#include <troupe/ps/transport/prompt_sink.h>
 
 namespace troupe::ps {
 namespace {
 
 // Endpoints without a route: those that are joining, and tools that ask.
 constexpr size_t kReturnPaths = 4096;
+
+// Work on larger messages takes so long that the thread which receives should go on, and another wake.
+constexpr size_t kBytesTakenHere = 128 << 10;
 
 Status check_listen(const NetworkOptions& options) {
   if (options.listen.empty() || is_ipc(options.listen)) return {};
@@ -232,7 +236,12 @@ void NetworkTransport::State::received(Incoming& message) {
   if (!message.route.empty() && !routed(decoded->from)) return_paths.learn(decoded->from, message.route);
   const auto sink = sinks.find(decoded->to);
   if (!sink) return count(traffic.dropped_unattached);
-  (*sink)(std::make_shared<const Envelope>(std::move(*decoded)));
+  auto envelope = std::make_shared<const Envelope>(std::move(*decoded));
+  const auto* prompt = message.bytes <= kBytesTakenHere ? sink->target<PromptSink>() : nullptr;
+  if (prompt)
+    prompt->take_here(std::move(envelope));
+  else
+    (*sink)(std::move(envelope));
 }
 
 void NetworkTransport::State::refuse_undecoded(const Incoming& message, const std::string& why) {

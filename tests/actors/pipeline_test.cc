@@ -114,8 +114,8 @@ BOOST_AUTO_TEST_CASE(AResnetOfBottlenecksInTwoStagesTrainsAsOneWorkerDoesRecompu
   Bench bench;
   bench.data.samples = 96;
   bench.data.features = 64;
-  bench.model = {.kind = "resnet", .input = {1, 8, 8}, .classes = 5, .channels = {4, 4}, .blocks = {1, 1},
-                 .block = "bottleneck"};
+  bench.model = {
+      .kind = "resnet", .input = {1, 8, 8}, .classes = 5, .channels = {4, 4}, .blocks = {1, 1}, .block = "bottleneck"};
   const Trial one = whole(bench, {8, 8}, {kSync}, 4);
   for (const char* recompute : {"none", "full"}) {
     bench.model.recompute = recompute;
@@ -337,7 +337,7 @@ BOOST_AUTO_TEST_CASE(ClippingCountsAnAllReducedTiedLayerOnce) {
 
 BOOST_AUTO_TEST_CASE(ATiedLayersPolicyMayChangeDuringTheRun) {
   const Bench bench = tied_transformer();
-  const Trial expected = whole(bench, {8, 6}, {kSync}, 8);
+  const Trial expected = in_stages(bench, {"1f1b", 2, 4}, {8, 6}, {kSync}, 8);
   for (const bool later : {true, false}) {
     ClusterParts parts = pipeline_parts(bench, {"1f1b", 2, 4}, {8, 6}, {later ? kSync : kAllReduce});
     parts.coordinator.dealer.max_steps = 8;

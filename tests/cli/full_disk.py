@@ -41,11 +41,13 @@ class FullDisk(Case):
         self.assertEqual(summary["checkpoints_written"], 1)
         self.assertEqual(summary["checkpoints_failed"], 3)
         self.assertIn("trouble: 3 checkpoints that could not be written", done.stdout)
-        self.assertRegex(done.stderr, r"warning: coordinator: .*checkpoint of step 8 not saved: the disk of "
-                                      r"small/run/checkpoints has \d+ bytes left, a checkpoint takes \d+; training goes on\n")
+        self.assertRegex(done.stderr, r"warning: coordinator: checkpoint of step 8 not saved: the disk of "
+                                      r"small/run/checkpoints has \d+ bytes left, a checkpoint takes \d+; "
+                                      r"training goes on\n")
         # The last parameters are not on disk: that is said last, and by the exit code.
         self.assertEqual((done.returncode, summary["exit_code"]), (1, 1), done.stderr)
-        self.assertRegex(done.stderr, r"\nerror: coordinator: the last parameters are not saved: checkpoint of step 16 .*\n\Z")
+        self.assertRegex(done.stderr,
+                         r"\nerror: coordinator: the last parameters are not saved: checkpoint of step 16 .*\n\Z")
         names = self.names("kept/run/checkpoints")
         self.assertEqual(names, ["step-00000004"])
         self.assertEqual(self.troupe("ckpt", "verify", "kept/run").returncode, 0)

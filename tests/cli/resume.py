@@ -71,19 +71,35 @@ class Resume(Case):
         done = self.troupe("train", "--resume", "run", "--run-dir", "more", "--set", "train.max_steps=6")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.summary("more")["steps"], 6)
-        self.assertEqual({path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()}, before)
+        self.assertEqual({path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()},
+                         before)
 
-    def test_nothing_left_to_train_is_said(self):
+    def test_nothing_left_to_train_is_said_and_leaves_the_run_as_it_was(self):
+        def files(run):
+            return {path: path.read_bytes() for path in (self.folder / run).rglob("*")
+                    if path.is_file() and path.name != "log.txt"}
+
+        for policy in ("sync", "async"):
+            with self.subTest(policy):
+                self.train(f"update={policy}", "data.samples=121", run=policy)  # epochs end with half a step
+                steps, before = self.summary(policy)["steps"], files(policy)
+                done = self.resume(run=policy)
+                self.assertIn(f"nothing is left to train: the run ends at step {steps};", done.stdout)
+                self.assertIn(f"finished after {steps} steps", done.stdout)
+                self.assertEqual(files(policy), before)
+
+    def test_a_run_that_was_over_but_not_concluded_is_concluded(self):
         self.train()
-        done = self.resume()
-        self.assertIn("nothing is left to train: the run ends at step 16", done.stdout)
-        self.assertEqual(self.summary()["steps"], 16)
+        (self.folder / "run/summary.json").unlink()
+        self.resume()
+        self.assertEqual((self.summary()["outcome"], self.summary()["steps"]), ("finished", 16))
 
     def test_a_flipped_byte_falls_back_to_the_checkpoint_before(self):
         self.train("checkpoint.every_steps=4")
         self.flip(self.folder / "run/checkpoints" / self.checkpoints()[-1] / "parameters.safetensors")
         done = self.resume()
-        self.assertRegex(done.stderr, r"\Awarning: coordinator: passed over the checkpoint run/checkpoints/step-00000016: "
+        self.assertRegex(done.stderr,
+                         r"\Awarning: coordinator: passed over the checkpoint run/checkpoints/step-00000016: "
                                       r".*parameters\.safetensors.*\n\Z")
         self.assertIn("resuming from run/checkpoints/step-00000012 at step 12", done.stdout)
         self.assertEqual(self.summary()["outcome"], "finished")
@@ -103,7 +119,8 @@ class Resume(Case):
         before = {path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()}
         done = self.resume("train.epochs=3", exit_code=2)
         self.assertRegex(done.stderr, r"\Aerror: cannot resume: run holds no valid checkpoint; .*step-00000016.*\n\Z")
-        self.assertEqual({path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()}, before)
+        self.assertEqual({path: path.read_bytes() for path in (self.folder / "run").rglob("*") if path.is_file()},
+                         before)
 
     def test_another_model_is_refused_and_changes_nothing(self):
         self.train("train.max_steps=4")
@@ -132,7 +149,8 @@ class Interrupted(Case):
 
     def finish(self):
         """Resumes the run until soon after where it is."""
-        steps = max(int(name[5:13]) for name in self.names("run/checkpoints") if re.fullmatch(r"step-\d{8}(\.\d+)?", name))
+        steps = max(int(name[5:13]) for name in self.names("run/checkpoints")
+                    if re.fullmatch(r"step-\d{8}(\.\d+)?", name))
         done = self.troupe("train", "--resume", "run", "--set", f"train.max_steps={steps + 5}")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual((self.summary()["outcome"], self.summary()["steps"]), ("finished", steps + 5))
@@ -153,7 +171,8 @@ class Interrupted(Case):
 
     def test_two_signals_end_it_at_once(self):
         self.write("endless.toml", ENDLESS)
-        process = self.start("train", "endless.toml", "--run-dir", "run", *settings(["debug.slow_worker=1", "debug.slow_ms=60000"]))
+        process = self.start("train", "endless.toml", "--run-dir", "run",
+                             *settings(["debug.slow_worker=1", "debug.slow_ms=60000"]))
         while "run folder" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)  # the step waits for the slow worker

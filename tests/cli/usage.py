@@ -23,7 +23,8 @@ class Usage(Case):
     def test_a_setting_is_explained(self):
         done = self.troupe("config", "--explain", "train.epochs")
         self.assertEqual(done.returncode, 0)
-        self.assertTrue(done.stdout.startswith("train.epochs: an integer (epochs), 0 or more; default 5\n"), done.stdout)
+        self.assertTrue(done.stdout.startswith("train.epochs: an integer (epochs), 0 or more; default 5\n"),
+                        done.stdout)
         self.assertIn("TROUPE_TRAIN__EPOCHS", done.stdout)
 
     def test_all_settings_are_explained(self):
@@ -40,6 +41,11 @@ class Usage(Case):
         self.assert_refused(self.troupe("chek", "x.toml"), "error: unknown command chek; did you mean check?",
                             "See troupe --help.")
 
+    def test_so_is_an_unknown_command_of_a_command(self):
+        self.assert_refused(self.troupe("ckpt", "verfy", "run"),
+                            "error: unknown command ckpt verfy; did you mean verify?",
+                            "See troupe ckpt --help.")
+
     def test_no_command_is_bad_usage(self):
         self.assert_refused(self.troupe(), "error: A subcommand is required", "See troupe --help.")
 
@@ -55,6 +61,10 @@ class Usage(Case):
         self.write("x.toml", "")
         self.assert_refused(self.troupe("check", "x.toml", "--set", "train.epochs"),
                             "error: command line: --set train.epochs: expected KEY=VALUE, as in --set train.epochs=3")
+
+    def test_a_core_that_is_not_there_is_refused(self):
+        self.assert_refused(self.troupe("node", "--join", "127.0.0.1:9", "--core", "1023"),
+                            "error: cannot run on core 1023 alone: Invalid argument; taskset -p $$ says which there are")
 
 
 closing.run()

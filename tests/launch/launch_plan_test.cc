@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 
 #include <tools/launch/launch_plan.h>
@@ -9,6 +10,8 @@ using namespace troupe::launch;
 BOOST_AUTO_TEST_SUITE(launch_plan)
 
 namespace {
+
+const std::vector<int> kCores = {0, 1};
 
 LaunchRequest request() {
   LaunchRequest request;
@@ -28,15 +31,28 @@ Place place(int rank, int size, const std::string& rendezvous) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(ProcessesOfThisMachineMeetOnItsLoopback) {
-  BOOST_TEST(dry_run(plan_here(request(), 2)) ==
+  BOOST_TEST(dry_run(plan_here(request(), 2, kCores)) ==
              "/opt/troupe train 'a b.toml' --set 'train.epochs=1' --nodes 2 --listen 127.0.0.1:0 "
              "--announce /tmp/x/announce --death-fd 3\n"
              "/opt/troupe node --join ADDRESS --place 0 --death-fd 3\n"
              "/opt/troupe node --join ADDRESS --place 1 --death-fd 3\n");
 }
 
+BOOST_AUTO_TEST_CASE(MoreProcessesThanCoresKeepToOneEachInTurns) {
+  const LaunchPlan plan = plan_here(request(), 4, {3, 5});
+  std::vector<std::string> cores;
+  for (const NodePlan& node : plan.nodes) {
+    const auto words = plan.node(node, "a:1").argv;
+    const auto option = std::ranges::find(words, "--core");
+    BOOST_REQUIRE((words.end() - option == 2));
+    cores.push_back(words.back());
+  }
+  const std::vector<std::string> expected = {"3", "5", "3", "5"};
+  BOOST_TEST(cores == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(ARecoveredCoordinatorListensAtTheSameAddress) {
-  const Command command = plan_here(request(), 2).recover({"127.0.0.1:4711", "runs/r"});
+  const Command command = plan_here(request(), 2, kCores).recover({"127.0.0.1:4711", "runs/r"});
   const std::vector<std::string> expected = {"/opt/troupe", "train",           "--recover",  "runs/r",
                                              "--listen",    "127.0.0.1:4711",
                                              "--announce",  "/tmp/x/announce", "--death-fd", "3"};

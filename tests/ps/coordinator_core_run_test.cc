@@ -190,6 +190,25 @@ BOOST_AUTO_TEST_CASE(WorkSaysWhichStepBeganWithNothingUnderWay) {
   BOOST_TEST(again.since == 3);
 }
 
+BOOST_AUTO_TEST_CASE(CheckpointsComeAtTheirStepThoughEpochsEndWithAShortBatch) {
+  World w(kSync);
+  w.options.dealer = {.train_samples = 6, .epochs = 3, .global_batch = 4, .worker_batch = {2, 2}};
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  BOOST_TEST(w.take_steps() == 3u);
+  w.answer_snapshots();
+  BOOST_TEST_REQUIRE(w.all.checkpoints.size() == 1u);
+  BOOST_TEST(w.all.checkpoints[0].step == 2);
+}
+
+BOOST_AUTO_TEST_CASE(AResumedRunCountsOnFromItsStepThoughEpochsEndWithAShortBatch) {
+  World w(kSync);
+  w.options.dealer = {.train_samples = 6, .epochs = 3, .global_batch = 4, .worker_batch = {2, 2}};
+  w.options.resume = DealerState{.train_samples = 6, .epoch = 1, .step = 2};
+  w.begin();
+  BOOST_TEST(w.core->status().step == 2);
+}
+
 BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeBeforeACheckpoint) {
   World w(kReduced);
   w.options.checkpoint_every_steps = 2;

@@ -5,6 +5,7 @@
 
 #include <troupe/ps/param/shard_image.h>
 #include <troupe/ps/transport/network_transport.h>
+#include <troupe/ps/transport/prompt_sink.h>
 
 #include "tests/support/inbox.h"
 #include "tests/support/network.h"
@@ -127,6 +128,23 @@ void send_every_kind(const std::string& listen_worker, const std::string& listen
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(WhatIsSmallAndComesFromOutsideMayBeDoneOnTheTransportsThread) {
+  auto worker = open({}), server = open({});
+  Inbox handed_over, taken_here;
+  server->attach(kServer, PromptSink(handed_over.sink(), taken_here.sink()));
+  connect({{worker, {kWorker}}, {server, {kServer}}});
+  worker->send(pull(kServer));
+  BOOST_TEST(taken_here.wait(1).size() == 1u);
+  BOOST_TEST(handed_over.size() == 0u);
+  worker->send(push(ramp(1 << 20)));
+  BOOST_TEST(handed_over.wait(1).size() == 1u);
+  BOOST_TEST(taken_here.size() == 1u);
+  server->send(pull(kServer));  // from here, where the sender's thread has its own work
+  BOOST_TEST(handed_over.wait(2).size() == 2u);
+  worker->close();
+  server->close();
+}
 
 BOOST_AUTO_TEST_CASE(EveryKindOfMessageArrivesAsItWasSentOverTcp) {
   send_every_kind("tcp://127.0.0.1:0", "tcp://127.0.0.1:0");

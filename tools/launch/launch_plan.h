@@ -21,8 +21,10 @@ struct LaunchRequest {
   SshOptions ssh;
 };
 
-/// The coordinator and `processes` nodes, all on this machine.
-LaunchPlan plan_here(const LaunchRequest& request, int processes);
+/// The coordinator and `processes` nodes, all on this machine. Where that has fewer `cores` (their numbers), each node
+/// keeps to one of them, in turns: so workers, which come first, do not meet on one while another is idle, and what a
+/// process has in a cache stays there.
+LaunchPlan plan_here(const LaunchRequest& request, int processes, const std::vector<int>& cores);
 
 /// The coordinator on this machine and a node for every slot of the hosts, host by host, over ssh.
 LaunchPlan plan_hosts(const LaunchRequest& request, const std::vector<Host>& hosts);

@@ -31,8 +31,12 @@ BenchPeer::Options peer_options(const std::string& via, size_t parcels, int64_t 
   return options;
 }
 
-// Of as many as take about `seconds`; what was needed to find that out has warmed up both sides.
-double seconds_each(BenchPeer& peer, BenchPeer::Operation operation, double seconds) {
+// So that all memory has been touched once: the system gives it page by page, which takes longer than what is measured.
+constexpr int64_t kWarmRounds = 4;
+
+// Of as many as take about `seconds`.
+double seconds_each(BenchPeer& peer, BenchPeer::Operation operation, size_t window, double seconds) {
+  peer.run(operation, kWarmRounds * static_cast<int64_t>(window));
   int64_t count = 8;
   double took = 0;
   while ((took = peer.run(operation, count)) < seconds / 4 && count < 1 << 20) count *= 2;
@@ -53,8 +57,9 @@ int push_pull(const Arguments& a) {
       for (const std::string& name : a.operations) {
         std::vector<double> alone, rate;
         for (int i = 0; i < a.repetitions; ++i) {
-          alone.push_back(seconds_each(one, kOperations.at(name), a.seconds) * 1e6);
-          rate.push_back(static_cast<double>(bytes) / seconds_each(many, kOperations.at(name), a.seconds) / 1e6);
+          alone.push_back(seconds_each(one, kOperations.at(name), 1, a.seconds) * 1e6);
+          const double each_s = seconds_each(many, kOperations.at(name), window, a.seconds);
+          rate.push_back(static_cast<double>(bytes) / each_s / 1e6);
         }
         table.push_back({a.plain ? cat(bytes) : ps::human_bytes(bytes), name, via, ps::fixed(median(alone), 1) + " us",
                          cat(window), ps::fixed(median(rate), 0)});
@@ -80,8 +85,8 @@ int latency(const Arguments& a) {
     BenchPeer peer(peer_options(via, 1, kBytes));
     std::vector<double> push, pull;
     for (int i = 0; i < a.repetitions; ++i) {
-      push.push_back(seconds_each(peer, BenchPeer::Operation::push, a.seconds) * 1e6);
-      pull.push_back(seconds_each(peer, BenchPeer::Operation::pull, a.seconds) * 1e6);
+      push.push_back(seconds_each(peer, BenchPeer::Operation::push, 1, a.seconds) * 1e6);
+      pull.push_back(seconds_each(peer, BenchPeer::Operation::pull, 1, a.seconds) * 1e6);
     }
     table.push_back({via, ps::fixed(median(push), 1) + " us", ps::fixed(median(pull), 1) + " us"});
   }

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include <troupe/actors/mail.h>
+#include <troupe/actors/prompt_mail.h>
 #include <troupe/actors/server.h>
 #include <troupe/actors/system_config.h>
 #include <troupe/ps/param/layout.h>
@@ -27,6 +27,7 @@ namespace {
 const ps::Endpoint kServer{ps::Role::server, 0, 1}, kCoordinator{ps::Role::coordinator, 0, 1},
     kWorker{ps::Role::worker, 0, 1};
 constexpr uint32_t kWorkerNode = 0, kServerNode = 1;
+constexpr size_t kSharedBytes = size_t{256} << 20;  // as network.queue_bytes has it
 constexpr auto kPatience = std::chrono::seconds(20);  // with the other process, before a measurement is given up
 
 using Done = std::shared_ptr<std::promise<void>>;
@@ -43,6 +44,7 @@ std::shared_ptr<ps::NetworkTransport> open(const BenchPeer::Options& o, uint32_t
   ps::NetworkOptions options;
   options.listen = o.listen.starts_with("ipc") ? cat(o.listen, '.', node) : o.listen;
   options.shared_memory = o.shared_memory;
+  options.shared_bytes = kSharedBytes;
   auto network = ps::NetworkTransport::open(std::move(options));
   if (!network) throw std::runtime_error(network.error().message);
   (*network)->set_self(node);
@@ -235,7 +237,7 @@ void BenchPeer::Impl::start_worker() {
               client->begin_all();
             }};
   });
-  network->attach(kWorker, [to = worker](ps::EnvelopePtr e) { caf::anon_send(to, std::move(e)); });
+  attach_prompt(worker, kWorker, *network);
 }
 
 void BenchPeer::Impl::tell_membership() {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <span>
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/config/nearest.h>
@@ -37,13 +38,26 @@ std::string failure_text(const CLI::App*, const CLI::Error& error) {
   return cat("error: ", error.what(), "\nSee troupe --help.\n");
 }
 
-/// CLI11 would only say that a command is missing. None where the first word is one, or an option.
-std::optional<std::string> unknown_command(const CLI::App& app, const std::string& word) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-  if (word.starts_with('-') || std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
-  const std::string near = ps::nearest_word(word, names);
-  return cat("unknown command ", word, near.empty() ? "" : "; did you mean " + near + "?", "\nSee troupe --help.");
+/// CLI11 would only say that a command is missing. None where each word is one, up to an option or a command that has
+/// none of its own.
+std::optional<std::string> unknown_command(const CLI::App& app, std::span<char* const> words) {
+  const CLI::App* at = &app;
+  std::string path;
+  for (const std::string word : words) {
+    const std::vector<const CLI::App*> commands = at->get_subcommands(nullptr);
+    if (commands.empty() || word.starts_with('-')) return std::nullopt;
+    std::vector<std::string> names;
+    for (const CLI::App* command : commands) names.push_back(command->get_name());
+    const auto found = std::find(names.begin(), names.end(), word);
+    if (found == names.end()) {
+      const std::string near = ps::nearest_word(word, names);
+      return cat("unknown command ", path, word, near.empty() ? "" : "; did you mean " + near + "?", "\nSee troupe ",
+                 path, "--help.");
+    }
+    at = commands[static_cast<size_t>(found - names.begin())];
+    path += word + ' ';
+  }
+  return std::nullopt;
 }
 
 /// A file that is opened later must not become the standard output of a program that was started without one.
@@ -97,7 +111,7 @@ int main(int argc, char** argv) {
   add_stop(app, exit_code);
   add_trace(app, exit_code);
   add_doctor(app, exit_code);
-  if (const auto unknown = argc > 1 ? unknown_command(app, argv[1]) : std::nullopt) {
+  if (const auto unknown = unknown_command(app, std::span(argv, static_cast<size_t>(argc)).subspan(argc > 0 ? 1 : 0))) {
     std::cerr << "error: " << *unknown << std::endl;
     return kBadUsage;
   }

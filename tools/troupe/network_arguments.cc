@@ -36,6 +36,7 @@ Result<ps::NetworkOptions> network_options(const NetworkArguments& arguments, co
   options.queue_bytes = static_cast<size_t>(limits.queue_bytes);
   options.max_message_bytes = static_cast<size_t>(limits.max_message_bytes);
   options.shared_memory = limits.shared_memory;
+  options.shared_bytes = options.queue_bytes;  // what finds no room there waits for a socket, behind the rest
   if (arguments.keys.empty()) return options;
   auto keys = ps::load_keys(arguments.keys, *ps::key_role_named(role));
   if (!keys) return tl::unexpected<Error>(keys.error());

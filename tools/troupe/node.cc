@@ -1,8 +1,10 @@
+#include <tools/launch/cores.h>
 #include <tools/launch/supervisor.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include <troupe/actors/blueprint.h>
 #include <troupe/actors/node_run.h>
@@ -32,6 +34,7 @@ struct NodeArguments {
   std::string takes = "both";
   int64_t place = -1;
   int64_t give_up_s = 60;
+  std::optional<int> core;
 };
 
 std::string host_name() {
@@ -99,6 +102,8 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome, NodeTrace& trace) {
 
 int node(const NodeArguments& arguments) {
   if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
+  if (arguments.core)  // before there are other threads
+    if (const auto bound = launch::bind_to_core(*arguments.core); !bound) return report(bound.error());
   std::string hash;
   ps::NetworkSection limits;
   if (!arguments.config.path.empty()) {
@@ -168,6 +173,9 @@ void add_node(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--place", arguments->place, "Its number among the run's nodes, from 0: whoever had it is gone")
       ->check(CLI::Range(int64_t{0}, int64_t{4095}))
+      ->type_name("N");
+  command->add_option("--core", arguments->core, "Number of the core that it keeps to. Default: all that it may use")
+      ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   command->add_option("--give-up", arguments->give_up_s, "Seconds without a word of the coordinator, then it ends")
       ->check(CLI::PositiveNumber)

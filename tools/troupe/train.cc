@@ -261,7 +261,7 @@ int train_in_processes(const TrainArguments& arguments, const ps::RunConfig& con
   auto prepared = prepare_launch(launch, config);
   if (!prepared) return report(prepared.error());
   return run_launch(std::move(*prepared), launch.dry_run, [&](const launch::LaunchRequest& request) {
-    return launch::plan_here(request, static_cast<int>(arguments.processes));
+    return launch::plan_here(request, static_cast<int>(arguments.processes), launch::usable_cores());
   });
 }
 

@@ -8,6 +8,9 @@ namespace {
 // Rings that are read at once, so that nobody can fill this process's address space.
 constexpr size_t kMostSources = 1024;
 
+// Some times what it takes to wake a thread on another core.
+constexpr std::chrono::microseconds kLook{50};
+
 Outgoing outgoing(const SharedFrame& frame, std::string route = {}) {
   return {{to_bytes(frame), {}}, 0, std::move(route)};
 }
@@ -26,7 +29,7 @@ Result<std::unique_ptr<SharedPeers>> SharedPeers::start(Options options, Handler
             lock.unlock();
             if (!why) p->handlers_.nonsense(why.error().message);
           }};
-  auto reader = SharedReader::start(std::move(sinks), {.arena_limit_bytes = options.arena_limit_bytes});
+  auto reader = SharedReader::start(std::move(sinks), {.arena_limit_bytes = options.arena_limit_bytes, .look = kLook});
   if (!reader) return tl::unexpected(reader.error());
   peers->reader_ = std::move(*reader);
   return peers;

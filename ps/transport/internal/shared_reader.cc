@@ -17,7 +17,7 @@ Result<std::unique_ptr<SharedReader>> SharedReader::start(Sinks sinks, Options o
 }
 
 SharedReader::SharedReader(Doorbell bell, Sinks sinks, Options options)
-    : bell_(std::move(bell)), sinks_(std::move(sinks)), options_(options), thread_([this] { run(); }) {}
+    : bell_(std::move(bell)), sinks_(std::move(sinks)), options_(options), lookout_(options.look), thread_([this] { run(); }) {}
 
 SharedReader::~SharedReader() {
   ended_ = true;
@@ -120,11 +120,7 @@ bool SharedReader::anything_waits() {
 }
 
 void SharedReader::sleep() {
-  if (options_.spin.count() > 0) {
-    const auto until = std::chrono::steady_clock::now() + options_.spin;
-    while (std::chrono::steady_clock::now() < until)
-      if (anything_waits()) return;
-  }
+  if (lookout_.look([this] { return anything_waits(); })) return;
   bell_.announce_sleep();
   if (anything_waits())
     bell_.stay();

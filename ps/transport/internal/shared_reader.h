@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <troupe/ps/transport/internal/doorbell.h>
+#include <troupe/ps/transport/internal/lookout.h>
 #include <troupe/ps/transport/internal/shared_receiver.h>
 
 namespace troupe::ps {
@@ -26,7 +27,7 @@ class SharedReader {
   };
   struct Options {
     uint64_t arena_limit_bytes = uint64_t{1} << 30;  ///< a sender with more is refused
-    std::chrono::microseconds spin{0};               ///< how long to look before sleeping, where a core is idle
+    std::chrono::microseconds look{0};               ///< how long a Lookout looks before the thread sleeps
   };
 
   static Result<std::unique_ptr<SharedReader>> start(Sinks sinks, Options options);
@@ -65,8 +66,9 @@ class SharedReader {
   Doorbell bell_;
   const Sinks sinks_;
   const Options options_;
-  std::map<uint64_t, std::unique_ptr<SharedReceiver>> links_;  // the thread's own, as is the next line
+  std::map<uint64_t, std::unique_ptr<SharedReceiver>> links_;  // the thread's own, as are the next lines
   std::chrono::steady_clock::time_point next_look_{};
+  Lookout lookout_;
 
   std::mutex mutex_;
   std::vector<Change> changes_;  // guarded by mutex_

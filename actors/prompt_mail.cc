@@ -1,0 +1,48 @@
+#include <troupe/actors/prompt_mail.h>
+
+namespace troupe {
+namespace {
+
+// So many messages of its mailbox, then the scheduler goes on with the actor: the thread here has others to serve.
+constexpr size_t kMostMessages = 4;
+
+/// Takes the first actor that becomes ready and leaves others to the scheduler.
+class HereUnit final : public caf::execution_unit {
+ public:
+  explicit HereUnit(caf::actor_system& system) : execution_unit(&system) {}
+
+  void exec_later(caf::resumable* ready) override {
+    if (first_ || taken_) return system().scheduler().enqueue(ready);
+    first_ = ready;
+  }
+
+  void run() {
+    taken_ = true;
+    auto* const job = std::exchange(first_, nullptr);
+    if (!job) return;
+    if (job->resume(this, kMostMessages) == caf::resumable::resume_later)
+      system().scheduler().enqueue(job);
+    else
+      caf::intrusive_ptr_release(job);
+  }
+
+ private:
+  caf::resumable* first_ = nullptr;
+  bool taken_ = false;
+};
+
+bool quick(const ps::Message& message) {
+  return std::holds_alternative<ps::Push>(message) || std::holds_alternative<ps::PushAck>(message) ||
+         std::holds_alternative<ps::Pull>(message) || std::holds_alternative<ps::PullReply>(message);
+}
+
+}  // namespace
+
+void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope) {
+  if (!quick(envelope->body)) return caf::anon_send(to, std::move(envelope));
+  HereUnit unit(to.home_system());
+  to->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(envelope)), &unit);
+  unit.run();
+}
+
+}  // namespace troupe
