@@ -80,6 +80,7 @@ void CoordinatorCore::heard_finite(Effects& out, Step step, bool finite) {
 void CoordinatorCore::decide(Effects& out, Step step) {
   const auto& partials = partials_[step];
   const std::set<Endpoint> voters = this->voters(step);
+  if (voters.empty()) return void(partials_.erase(step));  // lost with every server: nobody waits for it
   const auto was_lost = [&](const auto& back) { return !takes_part(back.first, step); };
   if (std::ranges::any_of(reloaded_, was_lost) && !done_by_all(step)) return;
   double squares = 0;

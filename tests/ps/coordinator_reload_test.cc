@@ -166,6 +166,25 @@ BOOST_AUTO_TEST_CASE(ACheckpointAfterALossLacksWhatWasLostAndItIsNotCountedAgain
   BOOST_TEST((w.updates_lost() == std::vector<int64_t>{1, 1}));
 }
 
+BOOST_AUTO_TEST_CASE(AStepThatWasLostWithEveryServerIsNotDecided) {
+  World w(kSync);
+  w.options.max_restarts = 5;
+  w.options.skip_non_finite = true;
+  w.begin();
+  const auto first = w.ask(0, 1), second = w.ask(1, 1);
+  w.finish(0, *first);
+  w.hear(w.server(1), Partial{0, 25});
+  w.lose_and_reload(0);
+  w.lose(1);
+  w.take(w.core->reloaded(w.server(1), w.reload_of(1, 0, 0)));
+  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+  w.join();
+  w.hear(w.worker(1), WorkDone{1, Work::Kind::train, 0, {1, 1, 2}, 0, 0, 0, 0, 0, "layer fc1"});
+  w.take(w.core->fail_run("it is enough"));
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(w.all.finished->skipped_steps == 0);
+}
+
 BOOST_AUTO_TEST_CASE(ALayerThatTookEachPushForItselfForAWhileLosesPushes) {
   World w(kSync);
   w.options.max_restarts = 5;
