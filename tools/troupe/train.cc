@@ -10,6 +10,7 @@
 #include <iostream>
 #include <mutex>
 
+#include <tools/launch/cores.h>
 #include <troupe/actors/experiment.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/metrics/human.h>
