@@ -79,7 +79,7 @@ class Planning(Planner):
         done = self.troupe("plan", root / "configs/planned/resnet50_224.toml",
                            "--hardware", root / "configs/hardware/node_8gpu.toml")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"(?m)^model +resnet, 25\.6 M parameters")
+        self.assertRegex(done.stdout, r"(?m)^model +resnet, 25,557,032 parameters")
         self.assertIn("8 x 1 x 1", done.stdout)
         self.assertIn("; it fits", done.stdout)
 
