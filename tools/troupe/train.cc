@@ -1,3 +1,4 @@
+#include <tools/launch/cores.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
