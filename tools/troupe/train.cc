@@ -11,7 +11,6 @@
 #include <iostream>
 #include <mutex>
 
-#include <tools/launch/cores.h>
 #include <troupe/actors/experiment.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/metrics/human.h>
