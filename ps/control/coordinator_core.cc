@@ -1,6 +1,7 @@
 #include <troupe/ps/control/coordinator_core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/control/internal/coordinator_sums.h>
@@ -82,7 +83,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Dealer dealer, Step
   const int64_t epoch = options_.resume ? options_.resume->epoch : 0;
   next_evaluation_ = first_multiple_after(epoch, options_.evaluate_every_epochs);
   result_.steps = dealer_.done() ? std::max(reached(), dealer_.total_steps()) : reached();
-  unreported_samples_ = dealer_.samples_dealt() % options_.dealer.global_batch;
+  if (!dealer_.done()) unreported_samples_ = dealer_.samples_dealt() % options_.dealer.global_batch;
   result_.workers.resize(slots_.size());
   last_worker_ = membership_.workers;
   full_batch_ = options_.dealer.worker_batch;
@@ -392,11 +393,14 @@ void CoordinatorCore::judge_stages(Effects& out) const {
   if (std::string said = options_.judge_stages(seconds); !said.empty()) out.events.push_back(cat("step ", step, ": ", said));
 }
 
-/// On demand the last samples need not make a whole batch.
+/// On demand the last samples need not make a whole batch: they are a step all the same, if only in the count where the
+/// piece that they came with has been reported.
 void CoordinatorCore::close_last_report(Effects& out) {
-  if (layout().lockstep() || unreported_samples_ == 0 || open_reports_.empty()) return;
-  unreported_samples_ = 0;
-  close_report(out, 0, result_.steps + 1);
+  if (layout().lockstep() || std::exchange(unreported_samples_, 0) == 0) return;
+  if (open_reports_.empty())
+    ++result_.steps;
+  else
+    close_report(out, 0, result_.steps + 1);
 }
 
 }  // namespace troupe::ps
