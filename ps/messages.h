@@ -334,7 +334,7 @@ struct Activation {
   enum class Kind : uint8_t {
     forward,   ///< outputs of the chunk before `chunk`
     backward,  ///< d loss / d outputs of `chunk`
-    tied,      ///< gradient of a tied layer, summed over the step's micro-batches, for the chunk that owns the layer;
+    tied,      ///< gradient of a tied layer, summed over the step's micro-batches, for `chunk`, which has the layer;
                ///< `micro_batch` is then the layer
   };
   Kind kind = Kind::forward;

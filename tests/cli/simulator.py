@@ -62,6 +62,11 @@ class Seeds(unittest.TestCase):
 
 
 class Bugs(unittest.TestCase):
+    def test_the_simulator_hands_a_fault_to_the_program_that_has_it(self):
+        done = simulate("troupe-sim", "--bug", "no_dedup", "--seeds", f"0..{SEEDS_A_BUG - 1}", "--stop-after", 1)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("replay: build/troupe-sim-bugs --bug no_dedup ", done.stdout)
+
     def test_every_bug_is_found(self):
         names = simulate("troupe-sim-bugs", "--seeds", 0, "--bug", "?").stderr.split("there are ")[1].split()
         self.assertGreaterEqual(len(names), 30)

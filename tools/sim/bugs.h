@@ -3,9 +3,11 @@
 
 namespace troupe::sim {
 
-/// Turns a fault on. False where there is none of that name: in troupe-sim always.
+/// Whether faults are compiled into this program: into troupe-sim-bugs alone.
+bool has_bugs();
+/// Turns a fault on. False where there is none of that name.
 bool seed_bug(const std::string& name);
-/// "none", or the names.
+/// With blanks between them.
 std::string bug_names();
 
 }  // namespace troupe::sim

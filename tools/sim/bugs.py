@@ -198,6 +198,8 @@ std::string_view seeded;
 
 bool bug(std::string_view name) {{ return seeded == name; }}
 
+bool has_bugs() {{ return true; }}
+
 bool seed_bug(const std::string& name) {{
   const auto found = std::ranges::find(kNames, name);
   if (found != kNames.end()) seeded = *found;

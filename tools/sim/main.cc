@@ -11,6 +11,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <string_view>
 #include <vector>
@@ -41,7 +42,7 @@ constexpr const char* kUsage =
     "  --replication    a server, its replica and take-overs alone, without CAF\n"
     "  --jobs N         processes [1]\n"
     "  --trace          print every message, and run each seed twice\n"
-    "  --bug NAME       with this fault in the actors (troupe-sim-bugs only)\n"
+    "  --bug NAME       with this fault in the actors (runs troupe-sim-bugs, beside this program)\n"
     "  --stop-after N   violating seeds a process prints before it gives up [5]\n"
     "Exit: 0 no seed violates a rule, 1 some seed does, 2 wrong arguments.\n";
 
@@ -187,6 +188,16 @@ Sum run_jobs(const Arguments& a) {
   return all;
 }
 
+/// Becomes the program with faults; returns only if that cannot be.
+int run_with_bugs(char** argv) {
+  std::error_code unknown;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", unknown).string() + "-bugs";
+  execv(program.c_str(), argv);
+  std::cerr << "faults are compiled into " << program << " alone, which cannot be run: " << std::strerror(errno)
+            << "; tools/build makes it\n";
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -195,8 +206,9 @@ int main(int argc, char** argv) {
     std::cerr << kUsage;
     return 2;
   }
+  if (!a.bug.empty() && !sim::has_bugs()) return run_with_bugs(argv);
   if (!a.bug.empty() && !sim::seed_bug(a.bug)) {
-    std::cerr << "no such bug here: " << a.bug << "; there are " << sim::bug_names() << '\n';
+    std::cerr << "no such bug: " << a.bug << "; there are " << sim::bug_names() << '\n';
     return 2;
   }
   const auto begin = std::chrono::steady_clock::now();
