@@ -1,7 +1,6 @@
 #include <troupe/ps/control/coordinator_core.h>
 
 #include <algorithm>
-#include <utility>
 
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/control/internal/coordinator_sums.h>
@@ -359,7 +358,10 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
   unreported_samples_ += done.stats.samples;
   if (unreported_samples_ < options_.dealer.global_batch) return;
   unreported_samples_ -= options_.dealer.global_batch;
-  close_report(out, 0, result_.steps + 1);
+  // What the last piece of all brings beyond a batch makes no report of its own.
+  const bool rest = unreported_samples_ > 0 && outstanding_ == 0 && !stopping_ && finished_dealing();
+  if (rest) unreported_samples_ = 0;
+  close_report(out, 0, result_.steps + (rest ? 2 : 1));
 }
 
 // Lockstep: those of steps that everybody who is there has done.
@@ -393,14 +395,11 @@ void CoordinatorCore::judge_stages(Effects& out) const {
   if (std::string said = options_.judge_stages(seconds); !said.empty()) out.events.push_back(cat("step ", step, ": ", said));
 }
 
-/// On demand the last samples need not make a whole batch: they are a step all the same, if only in the count where the
-/// piece that they came with has been reported.
+/// On demand the last samples need not make a whole batch.
 void CoordinatorCore::close_last_report(Effects& out) {
-  if (layout().lockstep() || std::exchange(unreported_samples_, 0) == 0) return;
-  if (open_reports_.empty())
-    ++result_.steps;
-  else
-    close_report(out, 0, result_.steps + 1);
+  if (layout().lockstep() || unreported_samples_ == 0 || open_reports_.empty()) return;
+  unreported_samples_ = 0;
+  close_report(out, 0, result_.steps + 1);
 }
 
 }  // namespace troupe::ps
