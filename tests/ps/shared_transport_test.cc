@@ -27,8 +27,8 @@ Routes routes(const NodeAddress& worker, const NodeAddress& server) {
   return routes_of({{worker, {kWorker}}, {server, {kServer}}});
 }
 
-/// A process that gives back what its server gets, once it is told where the worker is.
-void echo(const NetworkOptions& options, Mail& worker_address) {
+/// A process that gives back what its server gets, once it is told where the worker is; then it tells "ready".
+void echo(const NetworkOptions& options, Mail& worker_address, int channel) {
   auto transport = open(options);
   NodeAddress worker = transport->address();  // of the same host
   const auto text = worker_address.take<std::array<char, 200>>();
@@ -36,18 +36,20 @@ void echo(const NetworkOptions& options, Mail& worker_address) {
   transport->attach(kServer, [&](EnvelopePtr e) { transport->send({e->to, e->from, e->generation, e->body}); });
   transport->set_self(1);
   transport->set_routes(routes(worker, transport->address()));
+  ChildProcess::tell(channel, "ready");
   ::pause();
 }
 
 /// The worker's side, and the process that echoes.
 struct Pair {
   explicit Pair(NetworkOptions worker = {}, NetworkOptions server = {})
-      : child([&](int) {
+      : child([&](int channel) {
           server.listen = "ipc://" + folder / "server";
-          echo(server, mail);
+          echo(server, mail, channel);
         }),
         transport((worker.listen = "ipc://" + folder / "worker", open(worker))) {
     tell_address(mail);
+    child.line();  // what comes to a server that is not there yet is dropped
     transport->attach(kWorker, inbox.sink());
     NodeAddress there = transport->address();
     there.address = "ipc://" + folder / "server";
@@ -116,11 +118,11 @@ BOOST_AUTO_TEST_CASE(AKilledPeerIsMetAgainWhenItComesBack) {
   TempFolder folder;
   Mail first_mail, second_mail, start;
   const NetworkOptions server{.listen = "ipc://" + folder / "server"};
-  auto first = std::make_unique<ChildProcess>([&](int) { echo(server, first_mail); });
-  ChildProcess second([&](int) {
+  auto first = std::make_unique<ChildProcess>([&](int channel) { echo(server, first_mail, channel); });
+  ChildProcess second([&](int channel) {
     start.take<int>();
     ::unlink((folder / "server").c_str());
-    echo(server, second_mail);
+    echo(server, second_mail, channel);
   });
   std::atomic<int> answers{0};  // and no message is kept, which would keep its memory
   auto transport = open({.listen = "ipc://" + folder / "worker"});
