@@ -57,8 +57,8 @@ struct Shared {
     TROUPE_TRY(join());
     int64_t total = 0;
     for (const ps::Reduce& task : bucket) total += padded(task.gradient.count());
-    Tensor packed = empty({total}, cat("a bucket of ", total, " gradients from layer ",
-                                       parts.layers[bucket.front().layer].name, " on"));
+    Tensor packed = empty(
+        {total}, cat("a bucket of ", total, " gradients from layer ", parts.layers[bucket.front().layer].name, " on"));
     std::vector<Tensor> views;
     int64_t at = 0;
     for (const ps::Reduce& task : bucket) {
@@ -75,9 +75,9 @@ struct Shared {
     ps::SliceState after = task.local;
     after.values = copy(task.local.values, state_of(task.layer));
     for (Tensor& state : after.state) state = on_device(state, state_of(task.layer));
-    parts.optimizer.apply(stream(), parts.layers[task.layer],
-                          {sum, after.values, after.state, task.gradient_scale, task.clip_scale, task.schedule_step,
-                           task.local.updates});
+    parts.optimizer.apply(
+        stream(), parts.layers[task.layer],
+        {sum, after.values, after.state, task.gradient_scale, task.clip_scale, task.schedule_step, task.local.updates});
     ++after.updates;
     return after;
   }
@@ -96,8 +96,7 @@ struct Shared {
         applied.layers.emplace_back(task.layer, updated(*task.apply, sum));
         continue;
       }
-      const auto [squares, finite] =
-          measure(stream(), parts.backend->ops(), parts.layers[task.layer], sum, parts.norm);
+      const auto [squares, finite] = measure(stream(), parts.backend->ops(), parts.layers[task.layer], sum, parts.norm);
       reduced.push_back({step, task.layer, sum, squares, finite});
     }
     TROUPE_TRY(stream().wait());
@@ -135,7 +134,8 @@ struct Shared {
 
 class DeviceReducer final : public Reducer {
  public:
-  explicit DeviceReducer(DeviceReducerParts parts) : shared_(std::make_shared<Shared>(Shared{std::move(parts), {}})) {}
+  explicit DeviceReducer(DeviceReducerParts parts)
+      : queue_(std::move(parts.queue)), shared_(std::make_shared<Shared>(Shared{std::move(parts), {}})) {}
 
   void reduce(ps::Bucket bucket, Report report) override {
     const std::string what = cat("all-reduce of ", bucket.size(), " layers from ",
@@ -146,9 +146,8 @@ class DeviceReducer final : public Reducer {
   }
   void apply(ps::ApplyLocal task, Report report) override {
     const std::string what = cat("update of layer ", shared_->parts.layers[task.layer].name, " in step ", task.step);
-    submit(what, std::move(report), [task = std::move(task)](Shared& shared, const Report& report) {
-      return shared.apply(task, report);
-    });
+    submit(what, std::move(report),
+           [task = std::move(task)](Shared& shared, const Report& report) { return shared.apply(task, report); });
   }
   void fetch(ps::Fetch task, Report report) override {
     submit("bringing all_reduce layers home", std::move(report),
@@ -177,8 +176,7 @@ class DeviceReducer final : public Reducer {
  private:
   template <class Work>
   void submit(std::string what, Report report, Work work) {
-    shared_->parts.queue->submit([shared = shared_, what = std::move(what), report = std::move(report),
-                                  work = std::move(work)] {
+    queue_->submit([shared = shared_, what = std::move(what), report = std::move(report), work = std::move(work)] {
       Status status;
       try {
         status = work(*shared, report);
@@ -192,7 +190,10 @@ class DeviceReducer final : public Reducer {
     });
   }
 
-  std::shared_ptr<Shared> shared_;
+  // Held here alone: a task that held its queue would drop it on the queue's own thread, when the actors' system may
+  // have ended.
+  const std::shared_ptr<Executor> queue_;
+  const std::shared_ptr<Shared> shared_;
   std::unique_ptr<Stream> measuring_;  ///< the compute queue's
 };
 
