@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <atomic>
 #include <future>
+#include <semaphore>
 #include <thread>
 
 #include <caf/all.hpp>
@@ -46,15 +47,15 @@ bool ready(std::future<T>& result) {
 BOOST_AUTO_TEST_CASE(AnActorThatWaitsTakesAPushOnTheThreadThatBringsIt) {
   const auto here = std::this_thread::get_id();
   std::atomic<bool> taken_here{false};
-  std::atomic<int> taken{0};
+  std::counting_semaphore<> taken{0};
   Listener listener([&](const Envelope&) {
     taken_here = taken_here || std::this_thread::get_id() == here;
-    ++taken;
+    taken.release();
   });
   // The scheduler may still be at its first run, or at the message before.
   for (int sent = 1; !taken_here && sent < 1000; ++sent) {
     deliver_here(listener.actor, envelope(Push{}));
-    for (int i = 0; taken < sent && i < 10'000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    BOOST_REQUIRE(taken.try_acquire_for(std::chrono::seconds(10)));
   }
   BOOST_TEST(taken_here);
 }

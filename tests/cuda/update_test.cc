@@ -3,6 +3,7 @@
 #include <functional>
 
 #include <tests/support/cuda/on_device.h>
+#include <tests/support/whole_update.h>
 #include <troupe/kernels/ops/cuda/cuda_ops.h>
 #include <troupe/ps/param/optimizer.h>
 
@@ -27,24 +28,15 @@ std::string unlike_server(const ps::OptimizerOptions& options, const StepOnDevic
       EmulatedStream stream(static_cast<uint64_t>(n) + 1);
       Tensor w = exact(1, {n}, DType::f32), device_w = on(stream, w, place);
       States state, device_state;
-      std::vector<std::span<float>> state_spans;
+      std::vector<Tensor*> states;
       for (size_t i = 0; i < optimizer->state_names().size(); ++i) {
         state.push_back(Tensor::zeros({n}));
         device_state.push_back(on(stream, state.back(), place));
       }
-      for (Tensor& s : state) state_spans.push_back(s.span<float>());
+      for (Tensor& s : state) states.push_back(&s);
       for (int64_t updates = 0; updates < 3; ++updates) {
         const Tensor g = exact(10 + static_cast<uint64_t>(updates), {n}, DType::f32);
-        const std::span<const float> gradient = g.span<float>();
-        const ps::Segment whole{0, n, ParamKind::weight};
-        ps::SliceUpdate update;
-        update.in = update.out = w.span<float>();
-        update.gradients = {&gradient, 1};
-        update.gradient_scale = common.gradient_scale;
-        update.state = state_spans;
-        update.segments = {&whole, 1};
-        update.updates = updates;
-        optimizer->apply(update);
+        apply_whole(*optimizer, common.gradient_scale, updates, g, w, states);
         step(stream, common, updates, on(stream, g, place), device_w, device_state);
       }
       const std::string gap = difference(device_w, w, 1e-6);

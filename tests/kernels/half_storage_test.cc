@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <tests/support/random_samples.h>
 #include <tests/support/random_tokens.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/half_storage.h>
@@ -17,26 +18,6 @@ using nn::ModelSpec;
 BOOST_AUTO_TEST_SUITE(half_storage)
 
 namespace {
-
-class RandomSamples final : public nn::Dataset {
- public:
-  RandomSamples(Shape shape, int64_t classes) : shape_(shape), classes_(classes) {}
-  int64_t size() const override { return 64; }
-  Shape sample_shape() const override { return shape_; }
-  int64_t classes() const override { return classes_; }
-  void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
-    const auto width = static_cast<size_t>(shape_.count());
-    for (size_t i = 0; i < samples.size(); ++i) {
-      Random random(samples[i] + 1);
-      for (float& value : inputs.span<float>().subspan(i * width, width)) value = static_cast<float>(random.normal());
-      labels.data<int32_t>()[i] = static_cast<int32_t>(samples[i] % static_cast<uint32_t>(classes_));
-    }
-  }
-
- private:
-  Shape shape_;
-  int64_t classes_;
-};
 
 const ModelSpec kMlp{.kind = "mlp", .input = {6}, .classes = 3, .hidden = {8, 7, 5}, .activation = "gelu", .dropout = 0.3,
                      .layer_norm = true};
@@ -60,7 +41,7 @@ struct Fixture {
   explicit Fixture(const ModelSpec& spec)
       : model(std::make_shared<const nn::Model>(nn::make_model(spec).value())), samples(6) {
     if (spec.kind == "gpt") data = std::make_shared<test::RandomTokens>(64, spec.input[0], spec.classes);
-    else data = std::make_shared<RandomSamples>(spec.input, spec.classes);
+    else data = std::make_shared<test::RandomSamples>(spec.input, spec.classes);
     std::iota(samples.begin(), samples.end(), 5u);
     for (size_t layer = 0; layer < model->layers().size(); ++layer) {
       Tensor values = Tensor::empty({model->layers()[layer].count});

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include <tests/support/random_samples.h>
 #include <tests/support/random_tokens.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/make_model.h>
@@ -19,26 +20,6 @@ std::shared_ptr<const nn::Model> built(const ModelSpec& spec) {
   return std::make_shared<const nn::Model>(std::move(*model));
 }
 
-class RandomSamples final : public nn::Dataset {
- public:
-  RandomSamples(Shape shape, int64_t classes) : shape_(shape), classes_(classes) {}
-  int64_t size() const override { return 64; }
-  Shape sample_shape() const override { return shape_; }
-  int64_t classes() const override { return classes_; }
-  void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
-    const size_t width = static_cast<size_t>(shape_.count());
-    for (size_t i = 0; i < samples.size(); ++i) {
-      Random random(samples[i] + 1);
-      for (float& value : inputs.span<float>().subspan(i * width, width)) value = static_cast<float>(random.normal());
-      labels.data<int32_t>()[i] = static_cast<int32_t>(samples[i] % static_cast<uint32_t>(classes_));
-    }
-  }
-
- private:
-  Shape shape_;
-  int64_t classes_;
-};
-
 struct Trained {
   std::vector<Tensor> gradients;
   StepStats stats;
@@ -46,7 +27,7 @@ struct Trained {
 
 std::shared_ptr<const nn::Dataset> data_for(const ModelSpec& spec) {
   if (spec.kind == "gpt") return std::make_shared<test::RandomTokens>(64, spec.input[0], spec.classes);
-  return std::make_shared<RandomSamples>(spec.input, spec.classes);
+  return std::make_shared<test::RandomSamples>(spec.input, spec.classes);
 }
 
 struct Fixture {

@@ -155,8 +155,7 @@ BOOST_AUTO_TEST_CASE(ACheckpointAfterALossLacksWhatWasLostAndItIsNotCountedAgain
   w.options.max_restarts = 5;
   w.options.checkpoint_every_steps = 2;
   w.begin();
-  const auto first = w.ask(0, 1), second = w.ask(1, 1);
-  w.finish(0, *first), w.finish(1, *second);
+  BOOST_REQUIRE(w.take_step());
   w.lose_and_reload(0);
   const uint64_t number = w.take_steps(2);  // to the boundary
   w.answer_snapshots();
@@ -190,8 +189,7 @@ BOOST_AUTO_TEST_CASE(ALayerThatTookEachPushForItselfForAWhileLosesPushes) {
   World w(kSync);
   w.options.max_restarts = 5;
   w.begin();
-  const auto first = w.ask(0, 1), second = w.ask(1, 1);
-  w.finish(0, *first), w.finish(1, *second);
+  BOOST_REQUIRE(w.take_step());
   uint64_t number = 2;
   for (const Policy policy : {kAsync, kSync}) {
     BOOST_REQUIRE(w.core->change_policies({{"*", policy}}));
@@ -210,8 +208,7 @@ BOOST_AUTO_TEST_CASE(NothingIsDecidedOnAStepWhileAServerIsOnItsWayBack) {
   World w(kSync);
   w.options.clip_norm = 2.5;
   w.begin();
-  const auto first = w.ask(0, 1), second = w.ask(1, 1);
-  w.finish(0, *first), w.finish(1, *second);
+  BOOST_REQUIRE(w.take_step());
   w.lose(0);
   w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0)));
   w.hear(w.server(1), Partial{0, 25});
@@ -254,8 +251,7 @@ BOOST_AUTO_TEST_CASE(AStepBeforeTheLossIsDecidedWithoutTheServerThatWasLost) {
   World w(kSync);
   w.options.clip_norm = 2.5;
   w.begin();
-  const auto first = w.ask(0, 1), second = w.ask(1, 1);
-  w.finish(0, *first), w.finish(1, *second);
+  BOOST_REQUIRE(w.take_step());
   BOOST_REQUIRE(w.ask(0, 2));
   w.lose_and_reload(0);
   w.hear(w.server(1), Partial{0, 25});

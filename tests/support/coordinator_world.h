@@ -93,12 +93,16 @@ class CoordinatorWorld {
   }
   /// Both workers take steps until nothing more is dealt; the number of the next request of each.
   uint64_t take_steps(uint64_t number = 1) {
-    for (;; ++number) {
-      const auto first = ask(0, number), second = ask(1, number);
-      if (!first || !second) return number;
-      finish(0, *first);
-      finish(1, *second);
-    }
+    while (take_step(number)) ++number;
+    return number;
+  }
+  /// Both workers ask before one has finished; false where there is no work for both.
+  bool take_step(uint64_t number = 1) {
+    const auto first = ask(0, number), second = ask(1, number);
+    if (!first || !second) return false;
+    finish(0, *first);
+    finish(1, *second);
+    return true;
   }
   void answer_statistics() {
     const uint64_t round = said<StatsRequest>().at(0).round;

@@ -1,5 +1,6 @@
 #pragma once
 #include <tests/support/late_device.h>
+#include <tests/support/whole_update.h>
 #include <troupe/ps/param/optimizer.h>
 
 /// Optimizer steps of a late device: the servers' own, on what a kernel is given.
@@ -23,18 +24,8 @@ inline ps::OptimizerOptions options_of(const char* name, const ops::AdamStep& st
 
 inline void update_on_cpu(const ps::OptimizerOptions& options, const ops::Step& step, int64_t updates, const Tensor& g,
                           Tensor& w, std::initializer_list<Tensor*> states) {
-  const std::span<const float> gradient = g.span<float>();
-  const ps::Segment whole{0, g.count(), ParamKind::weight};
-  std::vector<std::span<float>> state;
-  for (Tensor* s : states) state.push_back(s->span<float>());
-  ps::SliceUpdate update;
-  update.in = update.out = w.span<float>();
-  update.gradients = {&gradient, 1};
-  update.gradient_scale = step.gradient_scale;
-  update.state = state;
-  update.segments = {&whole, 1};
-  update.updates = updates;
-  ps::make_optimizer(options).value()->apply(update);
+  apply_whole(*ps::make_optimizer(options).value(), step.gradient_scale, updates, g, w,
+              {states.begin(), states.size()});
 }
 
 inline const ops::UpdateOps& cpu_update_ops() {
