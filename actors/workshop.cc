@@ -172,9 +172,6 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
     worker.stage->options = parts_.stage;
     worker.options.weight_lag = ps::weight_lag(*parts_.stage.plan.schedule, who.index % stages);
     worker.stage->source = parts_.stage_source(who.index);
-    const uint32_t stages = parts_.coordinator.layout.stages;
-    if (parts_.trace)
-      worker.stage->track = parts_.trace->track(ps::stage_track(who.index % stages, who.index / stages));
     for (const ps::TiedLayer& tied : parts_.stage.plan.tied)
       if (parts_.stage.plan.schedule->stage_of[tied.reader] == who.index % stages)
         worker.options.reads.push_back(tied.layer);

@@ -17,7 +17,11 @@ Result<std::unique_ptr<SharedReader>> SharedReader::start(Sinks sinks, Options o
 }
 
 SharedReader::SharedReader(Doorbell bell, Sinks sinks, Options options)
-    : bell_(std::move(bell)), sinks_(std::move(sinks)), options_(options), lookout_(options.look), thread_([this] { run(); }) {}
+    : bell_(std::move(bell)),
+      sinks_(std::move(sinks)),
+      options_(options),
+      lookout_(options.look),
+      thread_([this] { run(); }) {}
 
 SharedReader::~SharedReader() {
   ended_ = true;

@@ -38,8 +38,7 @@ class SharedReader {
   SharedOffer doorbell() const { return bell_.offer(); }
 
   /// Messages of this sender go to the sink from now on, until it closes its end or its process ends. Links are
-  /// numbered by the
-  /// caller, each number once.
+  /// numbered by the caller, each number once.
   Status attach(uint64_t link, const SharedOffer& offer);
   /// What the sender had finished is still handed over; then its memory is given up, but for what tensors view.
   void detach(uint64_t link);
