@@ -192,7 +192,7 @@ class ThreadCommunicator final : public Communicator {
     }
     dtype == DType::f32 ? work<float>(**calls, rank_) : work<double>(**calls, rank_);
     // It cannot be aborted: others read and write this rank's tensors until all have met.
-    table_->barrier.meet();
+    table_->meet_again(rank_);
     return {};
   }
 

@@ -70,16 +70,21 @@ class CallTable {
   /// Which of two the next call of `rank` is written to.
   size_t turn(int rank) const { return seats_[static_cast<size_t>(rank)].calls % 2; }
 
+  /// Waits for all ranks once more, aborted or not: for those that read and write each other's tensors.
+  void meet_again(int rank) { barrier_.meet(seats_[static_cast<size_t>(rank)].lookout); }
+
   /// Ends all waits, now and later. The first reason stays.
   void abort(const std::string& reason);
 
-  ThreadBarrier barrier;
   PairTable pairs;
 
  private:
+  /// What only the rank's own thread reads and writes.
   struct alignas(64) Seat {
-    size_t calls = 0;  ///< made by that rank, which alone reads and writes it
+    size_t calls = 0;  ///< that it made
+    Lookout lookout{std::chrono::microseconds(50)};
   };
+  ThreadBarrier barrier_;
   std::vector<Seat> seats_;
   std::array<std::vector<CollectiveCall>, 2> calls_;
 };
