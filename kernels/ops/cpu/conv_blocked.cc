@@ -245,7 +245,7 @@ class OneDnn final : public StreamState {
  private:
   static constexpr size_t kMostPlans = 256;
 
-  // oneDNN has Winograd's algorithm for AVX-512, and up to its version 2.
+  // oneDNN 2.6 has Winograd's algorithm for AVX-512 alone.
   Plan make(const Key& key) {
     if (worth_winograd(key)) try {
         return make(key, dnnl::algorithm::convolution_winograd);
