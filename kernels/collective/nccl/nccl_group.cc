@@ -127,8 +127,8 @@ class NcclCommunicator final : public Communicator {
 
  private:
   std::string aborted() const {
-    if (table_ && table_->barrier.aborted()) return table_->barrier.abort_reason();
-    return reason_.get();
+    const std::string reason = table_ ? table_->abort_reason() : "";
+    return reason.empty() ? reason_.get() : reason;
   }
 
   Status call(CollectiveCall call, const Tensor& in, const Tensor& out) {
