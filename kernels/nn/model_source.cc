@@ -98,13 +98,16 @@ void ModelSource::prepare(const Batch& batch) {
 Tensor ModelSource::rows(const Batch& batch, size_t layer) {
   TROUPE_CHECK(layer < layers().size() && layers()[layer].row_width > 0, "layer ", layer, " is not by rows");
   if (!prepared_ || !is_same(batch)) prepare(batch);
-  if (!rows_) {
-    const auto ids = std::as_const(inputs_).span<int32_t>();
-    std::vector<int32_t> rows(ids.begin(), ids.end());
-    std::ranges::sort(rows);
-    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-    rows_ = Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
-  }
+  return named_rows();
+}
+
+const Tensor& ModelSource::named_rows() {
+  if (rows_) return rows_;
+  const auto ids = std::as_const(inputs_).span<int32_t>();
+  std::vector<int32_t> rows(ids.begin(), ids.end());
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  rows_ = Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
   return rows_;
 }
 
@@ -112,9 +115,9 @@ void ModelSource::begin_by_rows(std::span<const Tensor> weights) {
   for (size_t layer = 0; layer < weights.size(); ++layer) {
     const LayerSpec& spec = layers()[layer];
     if (spec.row_width == 0 || weights[layer].count() == spec.count) continue;
-    TROUPE_CHECK(rows_ && weights[layer].count() == rows_.count() * spec.row_width, "layer ", spec.name, " has weights of ",
-                 weights[layer].count(), " elements in a step over ", rows_ ? rows_.count() : 0, " rows of ", spec.row_width);
-    const auto rows = std::as_const(rows_).span<int32_t>();
+    const auto rows = named_rows().span<int32_t>();
+    TROUPE_CHECK(weights[layer].count() == std::ssize(rows) * spec.row_width, "layer ", spec.name, " has weights of ",
+                 weights[layer].count(), " elements in a step over ", rows.size(), " rows of ", spec.row_width);
     Tensor places = courier_.host(inputs_.shape(), DType::i32);
     std::ranges::transform(std::as_const(inputs_).span<int32_t>(), places.span<int32_t>().begin(), [&](int32_t row) {
       return static_cast<int32_t>(std::ranges::lower_bound(rows, row) - rows.begin());

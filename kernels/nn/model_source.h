@@ -49,6 +49,7 @@ class ModelSource final : public GradientSource {
   void begin(const Dataset& data, std::span<const uint32_t> samples);
   /// What the pass reads of a layer by rows: all of it, or the rows that its samples name.
   void begin_by_rows(std::span<const Tensor> weights);
+  const Tensor& named_rows();
   Pass pass(bool training, uint64_t seed, double loss_scale = 1) const {
     return {*stream_, backend_->ops(), training, seed, 0, storage_, loss_scale};
   }

@@ -57,7 +57,8 @@ Status WorkerCore::check(const Membership& membership) const {
     return fail(ErrorKind::invalid, cat("the membership has ", membership.workers.size(), " workers"));
   const std::vector<LayerSpec>& theirs = membership.layout->layers;
   bool same = theirs.size() == layers_.size();
-  for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
+  for (size_t i = 0; same && i < layers_.size(); ++i)
+    same = theirs[i].count == layers_[i].count && theirs[i].row_width == layers_[i].row_width;
   if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
   if (membership_.layout && !membership.rebase &&
       (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
