@@ -56,8 +56,8 @@ int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int 
     for (ParamSpec& param : spec.params) param.name = name + "." + param.name;
     const Shape& read = node.input < 0 ? sample_ : nodes_[static_cast<size_t>(node.input)].output;
     spec.row_width = node.layer->row_width();
-    TROUPE_CHECK(spec.row_width == 0 || node.input < 0, "layer ", name, " is by rows and reads a node's output: only rows "
-                 "that the model's input names are known beforehand");
+    TROUPE_CHECK(spec.row_width == 0 || node.input < 0, "layer ", name,
+                 " is by rows and reads a node's output: only rows that the model's input names are known beforehand");
     node.spec = static_cast<int>(specs_.size());
     node.learns = node.owner = true;
     node.waits = spec.count > read.count() + node.output.count();

@@ -177,20 +177,22 @@ struct Checker {
     if (!c.model.sparse_embedding || c.model.kind != "gpt") return;
     const char* const sparse = "model.sparse_embedding";
     if (c.model.tied)
-      problem(term(sparse), " and ", term("model.tied"), ": the head reads every row of a tied embedding: set model.tied = "
-              "false");
+      problem(term(sparse), " and ", term("model.tied"),
+              ": the head reads every row of a tied embedding: set model.tied = false");
     if (c.parallel.stages > 1)
       problem(term(sparse), " and ", term("parallel.stages"), ": stages push whole layers: use one stage");
     for (size_t i = 0; i < c.update.size(); ++i)
-      if (c.update[i].policy.mode == Mode::all_reduce && glob_matches(c.update[i].layers, "embedding") && first_for(i, "embedding"))
-        problem(term(sparse), " and ", rule(i), ", which all-reduces the embedding: workers touch different rows: make it "
-                "sync, ssp or async");
+      if (c.update[i].policy.mode == Mode::all_reduce && decides(i, "embedding"))
+        problem(term(sparse), " and ", rule(i),
+                ", which all-reduces the embedding: workers touch different rows: make it sync, ssp or async");
     const auto optimizer = make_optimizer(c.optimizer);
     if (!optimizer) return;  // told elsewhere
-    if (const Status possible = (*optimizer)->check_rows(); !possible) problem(term(sparse), ": ", possible.error().message);
+    if (const Status possible = (*optimizer)->check_rows(); !possible)
+      problem(term(sparse), ": ", possible.error().message);
   }
-  /// No table before the i-th, of those that begin with it, matches the layer.
-  bool first_for(size_t i, const char* layer) const {
+  /// The i-th table is the first of those that begin with it to match the layer.
+  bool decides(size_t i, const char* layer) const {
+    if (!glob_matches(c.update[i].layers, layer)) return false;
     for (size_t k = 0; k < i; ++k)
       if (c.update[k].from_step == c.update[i].from_step && glob_matches(c.update[k].layers, layer)) return false;
     return true;

@@ -267,10 +267,7 @@ void WorkerCore::begin(Effects& out) {
     }
     // A test sees what the servers hold now, not what was read ahead for the next step. What is to be pulled behind a
     // push of this actor comes by itself.
-    if (train && by_rows(parcel.id)) {
-      state.arrived.erase(version);  // a test has read all of it
-      continue;
-    }
+    if (train && by_rows(parcel.id)) continue;  // pull_rows
     const bool coming = !state.queued.empty() || (state.pulling && state.pulling->step == version) ||
                         (version < work.step && version > work.since);
     if (!train || (!coming && state.arrived.count(version) == 0)) pull(out, parcel.id, version);
@@ -296,6 +293,7 @@ WorkerCore::Effects WorkerCore::rows_found(uint64_t work, std::vector<Tensor> ro
   if (found == rows_.end()) return out;
   found->second = std::move(rows);
   pull_rows(out);
+  advance(out);  // a test may have read the whole layer for this step
   return out;
 }
 
@@ -308,7 +306,8 @@ void WorkerCore::pull_rows(Effects& out) {
   for (const Parcel& parcel : layout().parcels) {
     if (!by_rows(parcel.id)) continue;
     ParcelState& state = parcels_[parcel.id];
-    if (!state.queued.empty() || state.arrived.count(step) > 0 || (state.pulling && state.pulling->step == step)) continue;
+    const bool asked = state.pulling && state.pulling->step == step;
+    if (asked || state.arrived.count(step) > 0 || !state.queued.empty()) continue;
     pull(out, parcel.id, step, rows_in(newest().work, layout().slices[parcel.slices.front()]));
   }
 }
@@ -318,7 +317,8 @@ Tensor WorkerCore::rows_in(const Work& work, const Slice& slice) const {
   const Tensor& all = rows_.at(work.number)[slice.layer];
   const auto rows = all.span<int32_t>();
   const int64_t width = layers_[slice.layer].row_width;
-  const auto begin = std::ranges::lower_bound(rows, slice.begin / width), end = std::ranges::lower_bound(rows, slice.end / width);
+  const auto begin = std::ranges::lower_bound(rows, slice.begin / width);
+  const auto end = std::ranges::lower_bound(rows, slice.end / width);
   return all.view(begin - rows.begin(), {end - begin});
 }
 
@@ -388,6 +388,7 @@ bool WorkerCore::take_weights(LayerId layer) {
     if (parcels_[parcel].arrived.count(version) == 0) return false;
 
   const bool some_rows = layers_[layer].row_width > 0 && now.work.kind == Work::Kind::train;
+  if (some_rows && rows_.at(now.work.number).empty()) return false;  // not known yet
   OpenStep* open = now.work.kind == Work::Kind::train ? &open_.at(step) : nullptr;
   const int64_t count = layers_[layer].count;
   Tensor whole;
@@ -421,7 +422,7 @@ bool WorkerCore::take_weights(LayerId layer) {
       }
     }
   }
-  now.weights[layer] = some_rows ? row_weights(layer, version) : whole;
+  now.weights[layer] = some_rows ? row_weights(now.work, layer) : whole;
   if (own) {
     local.values = whole;
     local_[layer] = std::move(local);
@@ -430,18 +431,27 @@ bool WorkerCore::take_weights(LayerId layer) {
   return true;
 }
 
-// Those that were pulled, one behind the other: parcels of a layer by rows ascend as its rows do.
-Tensor WorkerCore::row_weights(LayerId layer, Step version) const {
-  const std::vector<ParcelId>& parcels = parcels_of_[layer];
-  const auto values = [&](ParcelId parcel) -> const Tensor& { return parcels_[parcel].arrived.at(version).values.front(); };
-  if (parcels.size() == 1) return values(parcels.front());
+// Those that the work's batch reads, one behind the other: parcels of a layer by rows ascend as its rows do. What a
+// test has read for this step is all of a parcel.
+Tensor WorkerCore::row_weights(const Work& work, LayerId layer) const {
+  const int64_t width = layers_[layer].row_width;
+  std::vector<Tensor> parts;
   int64_t count = 0;
-  for (const ParcelId parcel : parcels) count += values(parcel).count();
+  for (const ParcelId parcel : parcels_of_[layer]) {
+    const Slice& slice = layout().slices[layout().parcels[parcel].slices.front()];
+    const Tensor rows = rows_in(work, slice);
+    Tensor values = parcels_[parcel].arrived.at(work.step).values.front();
+    if (values.count() != rows.count() * width)
+      values = gather_rows(values, static_cast<int32_t>(slice.begin / width), rows.span<int32_t>(), width);
+    count += values.count();
+    parts.push_back(std::move(values));
+  }
+  if (parts.size() == 1) return parts.front();
   Tensor together = Tensor::empty({count});
   float* to = together.data<float>();
-  for (const ParcelId parcel : parcels) {
-    std::memcpy(to, values(parcel).raw(), values(parcel).bytes());
-    to += values(parcel).count();
+  for (const Tensor& part : std::as_const(parts)) {
+    std::memcpy(to, part.raw(), part.bytes());
+    to += part.count();
   }
   return together;
 }

@@ -147,7 +147,7 @@ class WorkerCore {
   void find_rows(Effects& out, const Work& work);
   void pull_rows(Effects& out);
   Tensor rows_in(const Work& work, const Slice& slice) const;
-  Tensor row_weights(LayerId layer, Step version) const;
+  Tensor row_weights(const Work& work, LayerId layer) const;
   void advance(Effects& out);
   void prepare(Effects& out);
   bool take_weights(LayerId layer);

@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include <troupe/ps/param/holdings.h>
@@ -12,8 +12,8 @@ Tensor before_step(const HeldSlice& slice, const HeldParcel::Before& before) {
   const auto rows = before.rows.span<int32_t>();
   const int64_t width = slice.row_width();
   for (size_t i = 0; i < rows.size(); ++i)
-    std::memcpy(values.data<float>() + (rows[i] - slice.first_row()) * width,
-                before.values.data<float>() + static_cast<int64_t>(i) * width, static_cast<size_t>(width) * sizeof(float));
+    std::copy_n(before.values.data<float>() + static_cast<int64_t>(i) * width, width,
+                values.data<float>() + (rows[i] - slice.first_row()) * width);
   return values;
 }
 

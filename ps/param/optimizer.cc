@@ -65,8 +65,8 @@ Status check_lazy(const OptimizerOptions& options, bool exact) {
               cat("optimizer.name = \"", options.name, "\" changes rows whose gradient is zero, ",
                   exact ? "" : "by its moments", !exact && options.weight_decay > 0 ? " and " : "",
                   options.weight_decay > 0 ? "by weight decay" : "",
-                  ", which updates by rows leave out: set optimizer.lazy_rows = true to have it so, or use sgd or adagrad "
-                  "without momentum and weight decay"));
+                  ", which updates by rows leave out: set optimizer.lazy_rows = true to have it so, or use sgd or "
+                  "adagrad without momentum and weight decay"));
 }
 
 Result<std::shared_ptr<const Optimizer>> make_optimizer(const OptimizerOptions& options) {

@@ -152,7 +152,8 @@ Status check_layout(const Layout& layout) {
       return malformed("slice ", i, " says id ", s.id, ", layer ", s.layer, ", server ", s.server);
     if (s.begin < 0 || s.begin >= s.end || s.end > layout.layers[s.layer].count)
       return malformed("slice ", i, " is [", s.begin, ", ", s.end, ") of ", layout.layers[s.layer].count);
-    if (const int64_t width = layout.layers[s.layer].row_width; width > 0 && (s.begin % width != 0 || s.end % width != 0))
+    const int64_t width = layout.layers[s.layer].row_width;
+    if (width > 0 && (s.begin % width != 0 || s.end % width != 0))
       return malformed("slice ", i, " is [", s.begin, ", ", s.end, "), which cuts rows of ", width);
   }
   if (layout.stage_of.empty() ? layout.stages != 1 : layout.stage_of.size() != layout.layers.size())
@@ -195,7 +196,8 @@ Status check_push(const Push& push, const Layout& layout, ServerId server) {
   TROUPE_TRY(check_step(push.schedule_step, "schedule step"));
   if (push.samples < 0 || push.samples > kMaxSamples) return malformed(push.samples, " samples cannot be");
   if (!std::isfinite(push.scale) || push.scale < 0) return malformed("scale ", push.scale, " cannot be");
-  if (by_rows(layout, parcel) && push.samples > 0) return check_row_gradients(push.rows, push.gradients, layout, parcel);
+  if (by_rows(layout, parcel) && push.samples > 0)
+    return check_row_gradients(push.rows, push.gradients, layout, parcel);
   if (push.rows) return malformed("rows of parcel ", push.parcel, ", which takes none over ", push.samples, " samples");
   const size_t expected = push.samples > 0 ? parcel.slices.size() : 0;
   if (push.gradients.size() != expected && covered_by(push, parcel.slices.size()).empty())
@@ -245,8 +247,8 @@ Status check_pull_reply(const PullReply& reply, const Pull& pull, const Layout& 
     if (all_reduced)
       for (const Tensor& vector : reply.state[i].state) good = good && fits(vector, slice);
     if (!good)
-      return fail(ErrorKind::invalid, cat("the answer's slice ", slice.id, " is ", reply.values[i].count(), " floats, not those of ",
-                                          pull.rows ? cat(pull.rows.count(), " rows") : cat(slice.count())));
+      return malformed("the answer's slice ", slice.id, " is not of ",
+                       pull.rows ? cat("the ", pull.rows.count(), " rows asked for") : cat(slice.count(), " floats"));
   }
   return {};
 }

@@ -32,8 +32,8 @@ Status check_by_rows(const std::vector<LayerSpec>& layers, const std::vector<Pol
     const int64_t width = layer.row_width;
     if (width < 0 || layer.params.size() != 1 || layer.count % width != 0 ||
         layer.count / width > std::numeric_limits<int32_t>::max())
-      return fail(ErrorKind::invalid, cat("layer ", layer.name, " of ", layer.count, " elements in ", layer.params.size(),
-                                          " tensors is no table of rows of ", width));
+      return fail(ErrorKind::invalid, cat("layer ", layer.name, " of ", layer.count, " elements in ",
+                                          layer.params.size(), " tensors is no table of rows of ", width));
     if (policies[i].mode == Mode::all_reduce)
       return fail(ErrorKind::invalid, cat("layer ", layer.name, " is by rows and all_reduce: which rows a step touches "
                                           "differs between workers; make it sync, ssp or async"));

@@ -325,7 +325,8 @@ struct Shard::Impl : Holdings {
     if (layout->parcels[push.parcel].policy.aggregates()) {
       counts.pushed(*layout, push, std::nullopt);
       const auto gradients = gradients_of(push, layout->parcels[push.parcel].slices.size());
-      p.pending[worker] = {push.samples, push.schedule_step, {gradients.begin(), gradients.end()}, push.finite, push.rows};
+      std::vector<Tensor> kept(gradients.begin(), gradients.end());
+      p.pending[worker] = {push.samples, push.schedule_step, std::move(kept), push.finite, push.rows};
       for (const WorkerId other : covered(push)) {
         p.clock.advance(other, push.step + 1);
         p.pending[other] = {0, push.schedule_step, {}, true, {}};

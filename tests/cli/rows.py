@@ -74,7 +74,8 @@ class Rows(Cluster):
         for durability in ("replicated", "logged"):
             with self.subTest(durability):
                 run = durability
-                address = self.coordinate(*steps, f"checkpoint.durability={durability}", nodes=3, run=run, config=CONFIG)
+                address = self.coordinate(*steps, f"checkpoint.durability={durability}", nodes=3, run=run,
+                                          config=CONFIG)
                 self.node(address, 0, "--takes", "workers")
                 servers = [self.node(address, place, "--takes", "servers") for place in (1, 2)]
                 self.wait_for(lambda: self.step_of(run) >= 30)
@@ -115,8 +116,8 @@ class Refused(Cluster):
     def test_lazy_rows_are_taken(self):
         self.write("text.txt", TEXT)
         self.write("rows.toml", CONFIG)
-        self.train("optimizer.name=adamw", "optimizer.weight_decay=0.1", "optimizer.lazy_rows=true", "train.clip_norm=1",
-                   config="rows.toml")
+        self.train("optimizer.name=adamw", "optimizer.weight_decay=0.1", "optimizer.lazy_rows=true",
+                   "train.clip_norm=1", config="rows.toml")
         self.assertEqual(self.summary()["outcome"], "finished")
 
 

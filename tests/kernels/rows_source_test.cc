@@ -70,9 +70,9 @@ void check_equal(Fixture fixture) {
     BOOST_TEST(stats.loss_sum == fixture.stats.loss_sum);
     for (size_t layer = 1; layer < fixture.weights.size(); ++layer) BOOST_TEST(equal(some.at(layer), whole.at(layer)));
     Tensor spread = Tensor::zeros({kTokens * kWidth});
-    for (int64_t i = 0; i < rows.count(); ++i)
-      std::memcpy(spread.data<float>() + numbers[static_cast<size_t>(i)] * kWidth, some.at(0).data<float>() + i * kWidth,
-                  kWidth * sizeof(float));
+    for (size_t i = 0; i < numbers.size(); ++i)
+      std::copy_n(some.at(0).data<float>() + static_cast<int64_t>(i) * kWidth, kWidth,
+                  spread.data<float>() + numbers[i] * kWidth);
     BOOST_TEST(equal(spread, whole.at(0)));
   }
 }

@@ -20,7 +20,9 @@ namespace {
 constexpr int64_t kWidth = 4, kRows = ShardWorld::kCount / kWidth;
 constexpr Policy kSync{Mode::sync, 0}, kAsync{Mode::async, 0}, kSsp{Mode::ssp, 1};
 
-Tensor rows_of(const std::vector<int32_t>& rows) { return Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())}); }
+Tensor rows_of(const std::vector<int32_t>& rows) {
+  return Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
+}
 
 std::vector<int32_t> some_rows(Random& random) {
   std::vector<int32_t> rows;
@@ -42,7 +44,8 @@ Tensor dense(const std::vector<int32_t>& rows, const Tensor& values) {
   return whole;
 }
 
-Push push_of(const std::vector<int32_t>& rows, Tensor values, Sequence sequence = 1, Step step = 0, int64_t samples = 1) {
+Push push_of(const std::vector<int32_t>& rows, Tensor values, Sequence sequence = 1, Step step = 0,
+             int64_t samples = 1) {
   Push push{sequence, 0, step, step, samples, {std::move(values)}};
   push.rows = rows_of(rows);
   return push;
