@@ -66,11 +66,16 @@ struct StageSum {
   ps::LayerId layer = 0;
   Tensor sum;
 };
+/// Rows that a piece of work reads of the layers by rows, by layer.
+struct RowsDone {
+  uint64_t work = 0;  ///< its number
+  std::vector<Tensor> rows;
+};
 struct TaskFailed {
   std::string what;
 };
 using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, StageTaskDone,
-                              StageSum, TaskFailed>;
+                              StageSum, RowsDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it

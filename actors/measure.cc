@@ -25,7 +25,8 @@ std::pair<double, bool> measure(Stream& stream, const ops::Ops& ops, const Layer
     const ParamSpec& param = layer.params[static_cast<size_t>(i)];
     if (param.kind == ParamKind::statistic) continue;
     Tensor squares = results.view(i, {1});
-    ops.sum_of_squares(stream, gradient.view(param.offset, param.shape), squares);
+    const Tensor part = layer.row_width > 0 ? gradient : gradient.view(param.offset, param.shape);  // perhaps some rows
+    ops.sum_of_squares(stream, part, squares);
   }
   const Tensor numbers = in_host_memory(stream, results);
   double squares = 0;

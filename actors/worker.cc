@@ -8,6 +8,7 @@
 #include <troupe/actors/prompt_mail.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/metrics/trace_flow.h>
+#include <troupe/ps/param/rows.h>
 
 // States (WorkerCore's, seen from the mailbox):
 //
@@ -128,6 +129,20 @@ void run(Self self, const ps::Prepare& task) {
     const auto begin = Clock::now();
     computer->source->prepare(computer->batch(task.work));
     computer->running.computing += Clock::now() - begin;
+  });
+}
+
+void run(Self self, const ps::FindRows& task) {
+  submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report& report) {
+    const Span span(computer->track, "find rows", task.work.step);
+    const auto begin = Clock::now();
+    GradientSource& source = *computer->source;
+    RowsDone done{task.work.number, std::vector<Tensor>(source.layers().size())};
+    const Batch batch = computer->batch(task.work);
+    for (size_t layer = 0; layer < done.rows.size(); ++layer)
+      if (ps::by_rows(source.layers()[layer])) done.rows[layer] = source.rows(batch, layer);
+    computer->running.computing += Clock::now() - begin;
+    report(std::move(done));
   });
 }
 
@@ -261,6 +276,7 @@ struct TaskHandler {
   void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
+  void operator()(const RowsDone& d) const { carry(self, core().rows_found(d.work, d.rows)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }
 };
 

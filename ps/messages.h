@@ -34,6 +34,9 @@ struct Push {
   std::vector<Tensor> gradients;
   double scale = 1;        ///< global-norm clipping of an immediate push, worked out by the worker
   bool finite = true;      ///< false: some gradient of this worker's step holds NaN or Inf
+  /// Of a parcel by rows, which holds one slice: whose gradients these are, i32[n], ascending, numbered as in the layer.
+  /// Empty where `gradients` is, and for all other parcels.
+  Tensor rows;
 };
 
 /// The push is stored and will survive what `[checkpoint] durability` says; it is or will be applied once.
@@ -48,6 +51,7 @@ struct Pull {
   ParcelId parcel = 0;
   Step step = 0;
   uint64_t ticket = 0;  ///< comes back in the reply, so that a late reply is not taken for a newer one
+  Tensor rows;          ///< of a parcel by rows: those wanted, as in a Push; empty: all of it
 };
 
 /// Optimizer state of one slice, in the optimizer's own order ("momentum"; "m", "v").
@@ -62,7 +66,8 @@ struct PullReply {
   ParcelId parcel = 0;
   Step step = 0;               ///< of the Pull it answers, as is the ticket
   uint64_t ticket = 0;
-  std::vector<Tensor> values;  ///< one a slice; the server's published version, shared and immutable
+  /// One a slice; the server's published version, shared and immutable. Of rows that were asked for: those, flat.
+  std::vector<Tensor> values;
   int64_t lag = 0;             ///< steps by which the slowest worker is behind `step`: the read's staleness
   /// Only for all_reduce parcels, whose optimizer runs on the workers: their state as well.
   std::vector<SliceState> state;

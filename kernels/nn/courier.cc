@@ -60,7 +60,7 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
       continue;
     }
     try {
-      if (!device || came_so) device = copies_->empty(now.shape(), now.dtype());
+      if (!device || came_so || device.shape() != now.shape()) device = copies_->empty(now.shape(), now.dtype());
     } catch (const std::bad_alloc& e) {
       throw std::runtime_error(cat("no memory for the weights of layer ", names_[layer], ": ", e.what()));
     }

@@ -15,6 +15,7 @@ class ForwardingSource : public GradientSource {
     source_->initialize(layer, seed, values);
   }
   void prepare(const Batch& batch) override { source_->prepare(batch); }
+  Tensor rows(const Batch& batch, size_t layer) override { return source_->rows(batch, layer); }
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override {
     source_->forward(batch, weights, first, last);
   }

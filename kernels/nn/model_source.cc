@@ -1,6 +1,7 @@
 #include <troupe/kernels/nn/model_source.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <troupe/kernels/nn/loss.h>
 #include <troupe/kernels/nn/loss_scale.h>
@@ -23,6 +24,10 @@ void check_fit(const Model& model, const Dataset& data) {
                    Shape(output.first(output.size() - 1)) == data.label_shape(),
                "the model's output is ", model.output_shape(), " for labels of shape ", data.label_shape(), " and ",
                data.classes(), " classes");
+}
+
+bool reads_rows(const Model& model) {
+  return std::ranges::any_of(model.layers(), [](const LayerSpec& layer) { return layer.row_width > 0; });
 }
 
 }  // namespace
@@ -66,6 +71,8 @@ void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) 
   Tensor inputs = courier_.host(batch_shape(count, data.sample_shape()), data.sample_dtype());
   Tensor labels = courier_.host(batch_shape(count, data.label_shape()), DType::i32);
   data.gather(samples, inputs, labels);
+  rows_ = {};
+  if (reads_rows(*model_)) inputs_ = inputs;
   courier_.begin_pass();
   labels_ = courier_.to_device(labels);
   context_.begin(courier_.to_device(inputs));
@@ -88,11 +95,43 @@ void ModelSource::prepare(const Batch& batch) {
   prepared_ = true;
 }
 
+Tensor ModelSource::rows(const Batch& batch, size_t layer) {
+  TROUPE_CHECK(layer < layers().size() && layers()[layer].row_width > 0, "layer ", layer, " is not by rows");
+  if (!prepared_ || !is_same(batch)) prepare(batch);
+  return named_rows();
+}
+
+const Tensor& ModelSource::named_rows() {
+  if (rows_) return rows_;
+  const auto ids = std::as_const(inputs_).span<int32_t>();
+  std::vector<int32_t> rows(ids.begin(), ids.end());
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  rows_ = Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
+  return rows_;
+}
+
+void ModelSource::begin_by_rows(std::span<const Tensor> weights) {
+  for (size_t layer = 0; layer < weights.size(); ++layer) {
+    const LayerSpec& spec = layers()[layer];
+    if (spec.row_width == 0 || weights[layer].count() == spec.count) continue;
+    const auto rows = named_rows().span<int32_t>();
+    TROUPE_CHECK(weights[layer].count() == std::ssize(rows) * spec.row_width, "layer ", spec.name, " has weights of ",
+                 weights[layer].count(), " elements in a step over ", rows.size(), " rows of ", spec.row_width);
+    Tensor places = courier_.host(inputs_.shape(), DType::i32);
+    std::ranges::transform(std::as_const(inputs_).span<int32_t>(), places.span<int32_t>().begin(), [&](int32_t row) {
+      return static_cast<int32_t>(std::ranges::lower_bound(rows, row) - rows.begin());
+    });
+    context_.begin(courier_.to_device(places));
+  }
+}
+
 void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
   if (first == 0) {
     if (!prepared_ || !is_same(batch)) prepare(batch);
     prepared_ = false;
     begun_ = true;
+    if (reads_rows(*model_)) begin_by_rows(weights);
   }
   TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
   check_same(batch);

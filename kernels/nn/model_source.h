@@ -32,6 +32,7 @@ class ModelSource final : public GradientSource {
     model_->initialize(layer, seed, values);
   }
   void prepare(const Batch& batch) override;
+  Tensor rows(const Batch& batch, size_t layer) override;
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
   std::vector<size_t> gradient_order() const override { return model_->gradient_order(); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
@@ -46,6 +47,9 @@ class ModelSource final : public GradientSource {
 
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
+  /// What the pass reads of a layer by rows: all of it, or the rows that its samples name.
+  void begin_by_rows(std::span<const Tensor> weights);
+  const Tensor& named_rows();
   Pass pass(bool training, uint64_t seed, double loss_scale = 1) const {
     return {*stream_, backend_->ops(), training, seed, 0, storage_, loss_scale};
   }
@@ -61,6 +65,8 @@ class ModelSource final : public GradientSource {
   Courier courier_;
   ModelContext context_;
   Tensor labels_;
+  Tensor inputs_;        ///< in host memory, of a model with a layer by rows
+  Tensor rows_;          ///< that they name, once somebody has asked
   bool prepared_ = false;  ///< the samples below are read, and no layer has run
   // Of the step whose forward pass has begun and whose backward pass has not ended.
   bool begun_ = false;

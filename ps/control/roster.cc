@@ -16,6 +16,7 @@ std::string sentence(const LayerSpec& layer) {
     text += cat(separator, param.name, " ", param.shape);
     separator = ", ";
   }
+  if (layer.row_width > 0) text += ", by rows";
   return text;
 }
 

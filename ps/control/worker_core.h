@@ -11,6 +11,7 @@
 #include <troupe/ps/control/bucket_filler.h>
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 
@@ -40,6 +41,9 @@ struct WorkerOptions {
 /// The pull of a parcel for step t+1 leaves right behind its push of step t, and the next piece of work is
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
 ///
+/// Of a layer by rows it pulls and pushes those that the step's batch reads (a test reads all): that pull leaves when the
+/// step's work has come and the push of the step before has left.
+///
 /// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 ///
 /// Of an asynchronous pipeline, it begins a step while earlier ones are computed. Which version of a layer a step reads
@@ -62,6 +66,8 @@ class WorkerCore {
   /// `sum_of_squares` (of the gradient as it is) and `finite` are of this layer.
   Effects gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects backward_done(Step step, const StepStats& stats, double compute_s, double wait_s);
+  /// Answers FindRows: by layer, empty but for those by rows.
+  Effects rows_found(uint64_t work, std::vector<Tensor> rows);
   Effects evaluated(const StepStats& stats, double compute_s);
   /// `sum_of_squares` is of the summed gradient.
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
@@ -136,13 +142,19 @@ class WorkerCore {
   void begin(Effects& out);
   void begin_upload(Effects& out);
   void install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers);
-  void pull(Effects& out, ParcelId parcel, Step step);
+  void pull(Effects& out, ParcelId parcel, Step step, Tensor rows = {});
+  bool by_rows(ParcelId parcel) const { return ps::by_rows(layout(), layout().parcels[parcel]); }
+  void find_rows(Effects& out, const Work& work);
+  void pull_rows(Effects& out);
+  Tensor rows_in(const Work& work, const Slice& slice) const;
+  Tensor row_weights(const Work& work, LayerId layer) const;
   void advance(Effects& out);
-  void prepare(Effects& out) const;
+  void prepare(Effects& out);
   bool take_weights(LayerId layer);
   void push_everything(Effects& out, Running& step);
   void push_ready_parcels(Effects& out, Running& step, LayerId layer);
   void push(Effects& out, const Running& step, ParcelId parcel);
+  void add_rows(Push& push, const Running& step, const Slice& slice) const;
   void send_pushes(Effects& out, ParcelId parcel);
   std::vector<Bucket> buckets(const Work& work) const;
   ApplyLocal update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const;
@@ -164,6 +176,8 @@ class WorkerCore {
   uint64_t next_number_ = 1;                       ///< of the work asked for
   std::optional<Work> waiting_;                    ///< has come, does not run yet
   std::deque<Running> running_;                    ///< ascending; the last may wait for weights
+  /// By number of a piece of work, the rows that its batch reads, by layer; empty while they are looked for.
+  std::map<uint64_t, std::vector<Tensor>> rows_;
   Step computed_ = -1;                             ///< the newest training step that was given out
   std::map<Step, OpenStep> open_;
   std::map<uint64_t, WorkDone> unacked_done_;      ///< by number

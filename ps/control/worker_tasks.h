@@ -12,6 +12,9 @@ namespace troupe::ps {
 struct Prepare {
   Work work;  ///< the next step; given behind the last task of the one that runs
 };
+struct FindRows {
+  Work work;  ///< of its batch: which rows of the layers by rows it reads; between two steps, as Prepare is
+};
 struct Forward {
   Work work;
   size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending. Those of
@@ -48,6 +51,6 @@ struct Backward {              ///< follows the step's last Forward on the same 
   /// gradients wait for the whole backward pass.
   std::vector<Bucket> buckets;
 };
-using Task = std::variant<Prepare, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch>;
+using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch>;
 
 }  // namespace troupe::ps

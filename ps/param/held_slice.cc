@@ -27,7 +27,10 @@ std::vector<Segment> segments_of(const LayerSpec& layer, const Slice& slice) {
 }  // namespace
 
 HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first, const Optimizer& optimizer)
-    : slice_(slice), segments_(segments_of(layout.layers[slice.layer], slice)), now_(std::move(first)) {
+    : slice_(slice),
+      row_width_(layout.layers[slice.layer].row_width),
+      segments_(segments_of(layout.layers[slice.layer], slice)),
+      now_(std::move(first)) {
   const size_t states = optimizer.state_names().size();
   now_.slice = slice.id;
   if (now_.state.empty())
@@ -38,12 +41,27 @@ HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first,
                now_.state.size());
 }
 
-void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
+std::vector<std::span<float>> HeldSlice::own_state() {
   std::vector<std::span<float>> state;
   for (Tensor& t : now_.state) {
     if (!only_ours(t)) t = t.clone();
     state.push_back(t.span<float>());
   }
+  return state;
+}
+
+void HeldSlice::apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient) {
+  const std::vector<std::span<float>> state = own_state();
+  if (!only_ours(now_.values)) now_.values = now_.values.clone();
+  step.out = now_.values.span<float>();
+  step.in = step.out;
+  step.state = state;
+  step.updates = now_.updates++;
+  update_rows(optimizer, step, gradient, first_row(), row_width_, segments_.front().kind);
+}
+
+void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
+  const std::vector<std::span<float>> state = own_state();
   Tensor out;
   if (only_ours(now_.values))
     out = now_.values;

@@ -3,6 +3,7 @@
 
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 
@@ -25,11 +26,21 @@ class HeldSlice {
   /// New values go to `spare` where old ones are still held, if it fits and nobody holds it either.
   void apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare = {});
 
+  /// The same on the rows of `gradient` alone, in place unless somebody holds the values: then all of them are copied.
+  void apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient);
+
+  /// Of a layer by rows, else 0.
+  int64_t row_width() const { return row_width_; }
+  int32_t first_row() const { return static_cast<int32_t>(slice_.begin / row_width_); }
+
   /// Takes these over; the sizes fit.
   void install(SliceState state) { now_ = std::move(state); }
 
  private:
+  std::vector<std::span<float>> own_state();
+
   Slice slice_;
+  int64_t row_width_;
   std::vector<Segment> segments_;
   SliceState now_;
 };

@@ -17,9 +17,9 @@ inline constexpr int kFields = -1;
 #define TROUPE_FIELDS(Type, count) \
   template <>                      \
   inline constexpr int kFields<Type> = count;
-TROUPE_FIELDS(Push, 8)
+TROUPE_FIELDS(Push, 9)
 TROUPE_FIELDS(PushAck, 3)
-TROUPE_FIELDS(Pull, 3)
+TROUPE_FIELDS(Pull, 4)
 TROUPE_FIELDS(SliceState, 4)
 TROUPE_FIELDS(PullReply, 6)
 TROUPE_FIELDS(Refused, 5)
@@ -72,11 +72,11 @@ TROUPE_FIELDS(Policy, 2)
 TROUPE_FIELDS(Slice, 5)
 TROUPE_FIELDS(Parcel, 5)
 TROUPE_FIELDS(ParamSpec, 4)
-TROUPE_FIELDS(LayerSpec, 3)
+TROUPE_FIELDS(LayerSpec, 4)
 TROUPE_FIELDS(Layout, 7)
 TROUPE_FIELDS(ShardImage::Worker, 3)
 TROUPE_FIELDS(ShardImage::Parcel::Read, 2)
-TROUPE_FIELDS(ShardImage::Parcel::Part, 5)
+TROUPE_FIELDS(ShardImage::Parcel::Part, 6)
 TROUPE_FIELDS(ShardImage::Parcel, 7)
 TROUPE_FIELDS(ShardImage, 9)
 #undef TROUPE_FIELDS
