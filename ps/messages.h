@@ -355,12 +355,12 @@ struct ActivationAck {
 
 /// How the workers of one host find each other, whose devices add up the gradients of all_reduce layers before one of
 /// them says the sum to the servers. A worker says what kind of device it has. When all of its host have, the coordinator
-/// asks the lowest for what the members need to join (ncclUniqueId), and hands it to all of them; each says when it has
-/// joined, so that the coordinator can name who has not. Each generation is another group. A worker says its part again
-/// until it has the answer.
+/// asks the lowest for what the members need to join (ncclUniqueId), and hands it to all of them. Each says the id when it
+/// begins to wait for the others, and then that it has joined: whoever has not can be named. Each generation is another
+/// group. A worker says its part again until it has the answer.
 ///
 ///     worker 2 --{cuda}--> coordinator --{2 3, no id}--> worker 2 --{cuda, id}--> coordinator --{2 3, id}--> both
-///     each --{cuda, joined}--> coordinator --{2 3, id, joined}--> that one
+///     each --{cuda, id}--> coordinator, which says it again; each --{cuda, joined}--> coordinator --{2 3, joined}--> that one
 struct CollectiveId {
   std::string device;             ///< "cuda", of the worker that asks; empty from the coordinator
   std::vector<WorkerId> members;  ///< ascending: their ranks; empty from a worker
