@@ -37,7 +37,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   mine.joined = mine.joined || said.joined;
   if (said.joined) return send(out, envelope.from, CollectiveId{"", members, "", true});
   const bool news = mine.id.empty() && !said.id.empty() && members.front() == w;
-  if (news) mine.id = said.id;
+  if (mine.id.empty()) mine.id = said.id;
   for (const WorkerId x : members)
     if (!all.contains(x)) return;  // it will say so, and whoever waits says it again
   for (const WorkerId x : members)
@@ -54,32 +54,40 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   for (const WorkerId x : members) send(out, worker(x), answer);
 }
 
+// Of a group that is not complete, those who are furthest behind: the others wait for them.
+std::set<WorkerId> CoordinatorCore::late_members() const {
+  std::set<WorkerId> late;
+  const auto progress = [this](WorkerId w) {
+    const auto found = collectives_.said.find(w);
+    if (found == collectives_.said.end()) return 0;
+    return found->second.joined ? 3 : found->second.id.empty() ? 1 : 2;
+  };
+  for (const auto& [w, said] : collectives_.said) {
+    const std::vector<WorkerId> members = on_host_of(w);
+    if (members.size() == 1 || !adds_up(said.device)) continue;
+    const int slowest = progress(std::ranges::min(members, {}, progress));
+    if (slowest == 3) continue;
+    for (const WorkerId x : members)
+      if (progress(x) == slowest) late.insert(x);
+  }
+  return late;
+}
+
 void CoordinatorCore::judge_collectives(Effects& out) {
   if (collectives_.generation != membership_.generation || collectives_.said.empty()) return;
   const bool changing = !spawning_.empty() || !homeless_.empty() || !unacknowledged_.empty();
   if (changing) collectives_.since_ms = now_ms();  // another generation is on its way, and another group
   if (now_ms() - collectives_.since_ms < options_.join_timeout_ms) return;
-  std::set<WorkerId> late;
-  std::string kind;
-  for (const auto& [w, said] : collectives_.said) {
-    const std::vector<WorkerId> members = on_host_of(w);
-    if (members.size() == 1 || !adds_up(said.device)) continue;
-    for (const WorkerId x : members) {
-      const auto found = collectives_.said.find(x);
-      if (found != collectives_.said.end() && found->second.joined) continue;
-      late.insert(x);
-      kind = said.device;
-    }
-  }
+  const std::set<WorkerId> late = late_members();
   if (late.empty()) return;
   std::string who;
   for (const WorkerId w : late) {
     const auto home = roster_.home(Role::worker, w);
     who += cat(who.empty() ? "" : ", ", "worker ", w, home ? cat(" on ", roster_.describe(*home)) : "");
   }
-  fail_run(out, cat(who, late.size() == 1 ? " has" : " have", " not joined the ", kind, " devices of the same host within ",
-                    options_.join_timeout_ms / 1000,
-                    " s: its log says what it does; of what stands between the devices NCCL tells with NCCL_DEBUG=INFO"));
+  fail_run(out, cat(who, late.size() == 1 ? " has" : " have", " not joined the devices of the same host within ",
+                    static_cast<double>(options_.join_timeout_ms) / 1000,
+                    " s: its log says what it does; what stands between the devices NCCL tells with NCCL_DEBUG=INFO"));
 }
 
 }  // namespace troupe::ps

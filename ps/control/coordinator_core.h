@@ -296,6 +296,7 @@ class CoordinatorCore {
   bool done_by_all(Step step) const;
   void heard_finite(Effects& out, Step step, bool finite);
   std::vector<WorkerId> on_host_of(WorkerId w) const;
+  std::set<WorkerId> late_members() const;
   void judge_collectives(Effects& out);
   std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);

@@ -81,7 +81,7 @@ class WorkerCore {
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects applied_locally(Step step, LayerId layer, SliceState local);
   /// What MakeGroup, JoinGroup and a bucket of `host` were answered with.
-  Effects group_made(Generation generation, std::string id);
+  Effects group_known(Generation generation, std::string id);
   Effects group_joined(Generation generation, Step from);
   Effects summed_on_host(const HostSum& sum);
   /// What Fetch asked for, in host memory.
@@ -126,7 +126,7 @@ class WorkerCore {
     enum class Phase : uint8_t { none, asked, joining, joined, alone };
     Phase phase = Phase::none;
     bool making = false;              ///< its id
-    std::string id;                   ///< made here
+    std::string id;                   ///< made here, or about to be joined with
     bool told = false;                ///< the coordinator knows that this worker has joined
     std::vector<WorkerId> members;
     Step from = 0;                    ///< the first step that they take together

@@ -46,7 +46,9 @@ void WorkerCore::regroup(Effects& out) {
 
 // Until it is answered.
 void WorkerCore::say_of_group(Effects& out) const {
-  if (host_.phase == HostGroup::Phase::asked) to_coordinator(out, CollectiveId{options_.device, {}, host_.id, false});
+  const bool waits = host_.phase == HostGroup::Phase::joining && !host_.id.empty();
+  if (host_.phase == HostGroup::Phase::asked || waits)
+    to_coordinator(out, CollectiveId{options_.device, {}, host_.id, false});
   if (host_.phase == HostGroup::Phase::joined && !host_.told)
     to_coordinator(out, CollectiveId{options_.device, {}, {}, true});
 }
@@ -78,9 +80,9 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
   out.tasks.push_back(std::move(join));
 }
 
-WorkerCore::Effects WorkerCore::group_made(Generation generation, std::string id) {
+WorkerCore::Effects WorkerCore::group_known(Generation generation, std::string id) {
   Effects out;
-  if (generation != membership_.generation || host_.phase != HostGroup::Phase::asked) return out;
+  if (generation != membership_.generation || !group_undecided()) return out;
   host_.id = std::move(id);
   say_of_group(out);
   return out;

@@ -55,7 +55,9 @@ using Bucket = std::vector<Reduce>;
 struct MakeGroup {             ///< what the members of a new group need to join (CollectiveId)
   Generation generation = 0;
 };
-struct JoinGroup {             ///< answered with the first step of all that they take together, the highest `first`
+/// Answered twice: when it begins to wait, with the id, and with the first step that all take together, the highest
+/// `first`.
+struct JoinGroup {
   Generation generation = 0;
   int rank = 0, size = 1;
   std::string id;

@@ -113,13 +113,12 @@ BOOST_AUTO_TEST_CASE(WhoeverHasNotJoinedInTimeEndsTheRunAndIsNamed) {
   World w({"a", "a"});
   w.say(0);
   w.say(1);
-  w.say(0, "key");
-  w.joined(0);
+  w.say(0, "key");  // and it waits
   w.pass(44);
   BOOST_TEST_REQUIRE(!w.all.finished.has_value());
   w.pass(2);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
-  BOOST_TEST(w.all.finished->failure.find("worker 1 on node 1 (second) has not joined the cuda devices of the same host "
+  BOOST_TEST(w.all.finished->failure.find("worker 1 on node 1 (second) has not joined the devices of the same host "
                                           "within 45 s") == 0u,
              w.all.finished->failure);
 }
@@ -127,6 +126,18 @@ BOOST_AUTO_TEST_CASE(WhoeverHasNotJoinedInTimeEndsTheRunAndIsNamed) {
 BOOST_AUTO_TEST_CASE(SoDoesWhoeverHasNotEvenSpoken) {
   World w({"a", "a"});
   w.say(1);
+  w.pass(46);
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(w.all.finished->failure.find("worker 0 on node 0 (first) has not joined") == 0u,
+             w.all.finished->failure);
+}
+
+BOOST_AUTO_TEST_CASE(WhenAllWaitAndNoneJoinsAllAreNamed) {
+  World w({"a", "a"});
+  w.say(0);
+  w.say(1);
+  w.say(0, "key");
+  w.say(1, "key");
   w.pass(46);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
   BOOST_TEST(w.all.finished->failure.find("worker 0 on node 0 (first), worker 1 on node 1 (second) have not joined") == 0u,

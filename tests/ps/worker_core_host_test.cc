@@ -154,13 +154,26 @@ BOOST_AUTO_TEST_CASE(TheLowestMakesTheIdOnceAndSaysItUntilItIsAnswered) {
   w.hear(kCoordinator, CollectiveId{"", {0, 1}, ""});
   BOOST_TEST(w.given<MakeGroup>().size() == 1u);
   w.said<CollectiveId>();
-  w.take(w.core->group_made(1, "key"));
+  w.take(w.core->group_known(1, "key"));
   BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
   w.take(w.core->tick());
   BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
   w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+  BOOST_TEST(w.given<JoinGroup>().size() == 1u);
+  BOOST_TEST(w.given<MakeGroup>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AMemberSaysTheIdWhileItWaitsForTheOthers) {
+  World w(1);
+  w.said<CollectiveId>();
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+  w.said<CollectiveId>();
   w.take(w.core->tick());
-  BOOST_TEST(w.said<CollectiveId>().empty());
+  BOOST_TEST(w.said<CollectiveId>().empty());  // its thread has not begun
+  w.take(w.core->group_known(1, "key"));
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
 }
 
 BOOST_AUTO_TEST_CASE(AMemberSaysThatItHasJoinedUntilItIsAnswered) {

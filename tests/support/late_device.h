@@ -215,6 +215,7 @@ class LateBackend final : public Backend {
     return GroupKey(8, static_cast<std::byte>(++keys_));
   }
   Result<std::unique_ptr<Communicator>> join_group(const GroupKey& key, const GroupSeat& seat) override {
+    ++joins;
     std::unique_lock lock(mutex_);
     Joining& group = joining_[key];
     if (group.ranks.empty()) group.ranks = make_thread_group(seat.size);
@@ -242,6 +243,7 @@ class LateBackend final : public Backend {
   std::shared_ptr<HostBlocks> memory = std::make_shared<HostBlocks>();
   const ops::UpdateOps* updates = nullptr;  ///< late_updates.h has some
   std::vector<LateStream*> streams;  ///< in the order made
+  std::atomic<int> joins = 0;        ///< asked for
 
  private:
   struct Joining {
