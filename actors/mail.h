@@ -53,6 +53,15 @@ struct ApplyDone {
 struct FetchDone {
   std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
 };
+/// What MakeGroup and JoinGroup asked for: the id that was made, or is being joined with; and the joined group.
+struct GroupKnown {
+  ps::Generation generation = 0;
+  std::string id;
+};
+struct GroupJoined {
+  ps::Generation generation = 0;
+  ps::Step from = 0;
+};
 /// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {
   ps::StageTask task;
@@ -74,8 +83,8 @@ struct RowsDone {
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, StageTaskDone,
-                              StageSum, RowsDone, TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, GroupKnown,
+                              GroupJoined, ps::HostSum, StageTaskDone, StageSum, RowsDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
 /// What a server hears from the executor that made its store's events safe, and a replica from the node that has it

@@ -1,5 +1,6 @@
 #include <troupe/actors/measure.h>
 
+#include <new>
 #include <stdexcept>
 
 namespace troupe {
@@ -33,6 +34,21 @@ std::pair<double, bool> measure(Stream& stream, const ops::Ops& ops, const Layer
   for (int64_t i = 0; i < params; ++i)
     if (layer.params[static_cast<size_t>(i)].kind != ParamKind::statistic) squares += numbers.data<double>()[i];
   return {squares, numbers.data<double>()[params] == 0};
+}
+
+std::pair<double, bool> DeviceMeter::measure(size_t layer, const Tensor& gradient) {
+  if (!stream_) {
+    StreamOptions options;
+    options.device = device_;
+    auto made = backend_->make_stream(options);
+    if (!made) throw std::runtime_error(made.error().message);
+    stream_ = std::move(*made);
+  }
+  try {
+    return troupe::measure(*stream_, backend_->ops(), layers_[layer], gradient, norm_);
+  } catch (const std::bad_alloc& e) {
+    throw std::runtime_error(cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
+  }
 }
 
 }  // namespace troupe

@@ -207,6 +207,7 @@ void run(Self self, const ps::Backward& task) {
            std::optional<Span> span(std::in_place, c.track, "backward", step);
            const auto begin = Clock::now();
            Outlet outlet(c, task, reducer, report);
+           c.source->leave_on_device(task.stay);
            const StepStats stats =
                c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
                  outlet.take(layer, std::move(gradient));
@@ -248,6 +249,12 @@ void run(Self self, const ps::ApplyLocal& task) { reducer_of(self).apply(task, r
 
 void run(Self self, const ps::Fetch& task) { reducer_of(self).fetch(task, reporter(self)); }
 
+void run(Self self, const ps::MakeGroup& task) { reducer_of(self).make_group(task, reporter(self)); }
+
+void run(Self self, const ps::JoinGroup& task) { reducer_of(self).join_group(task, reporter(self)); }
+
+void run(Self self, const ps::LeaveGroup&) { reducer_of(self).leave_group(reporter(self)); }
+
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
@@ -274,6 +281,9 @@ struct TaskHandler {
     for (const auto& [layer, local] : d.layers) carry(self, core().applied_locally(d.step, layer, local));
   }
   void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
+  void operator()(const ps::HostSum& d) const { carry(self, core().summed_on_host(d)); }
+  void operator()(const GroupKnown& d) const { carry(self, core().group_known(d.generation, d.id)); }
+  void operator()(const GroupJoined& d) const { carry(self, core().group_joined(d.generation, d.from)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const RowsDone& d) const { carry(self, core().rows_found(d.work, d.rows)); }

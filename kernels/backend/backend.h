@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +35,9 @@ struct GroupSeat {
   int rank = 0, size = 1;
   int device = 0;
   uint64_t plan = 0;  ///< a hash of the calls that a step makes: it must be the same for all ranks
+  /// Asked while waiting for the others, here and in later calls, on the caller's thread; once it is true the group is
+  /// `cancelled`. [never]
+  std::function<bool()> given_up;
 };
 
 /// The devices of one kind in this process: streams, arithmetic and communicators for them. Thread-safe. What it made

@@ -37,6 +37,8 @@ class Courier {
   /// those of other layers as this pass left them. A layer whose tensor is the one sent last is not sent again.
   std::span<const Tensor> weights(std::span<const Tensor> host, size_t first, size_t last);
 
+  /// Which layers' gradients stay on the device, besides those whose weights are there.
+  void leave_on_device(std::span<const size_t> layers);
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
@@ -67,6 +69,7 @@ class Courier {
   std::vector<std::string> names_;
   std::vector<Tensor> sent_;     ///< by layer: the tensor whose values are in...
   std::vector<Tensor> weights_;  ///< ...this one, which is the same where it came on the device
+  std::vector<bool> left_;       ///< by layer: its gradient stays
   std::deque<Parcel> parcels_;   ///< in the order given
 };
 

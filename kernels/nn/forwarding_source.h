@@ -20,6 +20,7 @@ class ForwardingSource : public GradientSource {
     source_->forward(batch, weights, first, last);
   }
   std::vector<size_t> gradient_order() const override { return source_->gradient_order(); }
+  void leave_on_device(std::span<const size_t> layers) override { source_->leave_on_device(layers); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     return source_->backward(batch, weights, ready);
   }

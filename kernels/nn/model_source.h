@@ -35,6 +35,7 @@ class ModelSource final : public GradientSource {
   Tensor rows(const Batch& batch, size_t layer) override;
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
   std::vector<size_t> gradient_order() const override { return model_->gradient_order(); }
+  void leave_on_device(std::span<const size_t> layers) override { courier_.leave_on_device(layers); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }

@@ -302,6 +302,7 @@ CoordinatorCore::Effects CoordinatorCore::tick() {
   order_replicas(out);
   if (!roster_.local()) rebalance(out);  // when a node came there may have been no time for it
   repeat_requests(out);
+  judge_collectives(out);
   settle(out);
   return finish(std::move(out));
 }

@@ -129,6 +129,7 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
   else if (const auto* m = std::get_if<SpawnAck>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<Synced>(&envelope.body); m && envelope.from.role == Role::replica)
     on(out, envelope, *m);
+  else if (const auto* m = std::get_if<CollectiveId>(&envelope.body)) on(out, envelope, *m);
   else if (const auto* m = std::get_if<Fault>(&envelope.body)) fail_run(out, m->what);
   settle(out);
   return finish(std::move(out));

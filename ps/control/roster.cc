@@ -312,6 +312,12 @@ std::optional<Endpoint> Roster::home(Role role, uint32_t index) const {
   return found == homes_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::string Roster::host_of(Role role, uint32_t index) const {
+  const auto node = home(role, index);
+  const auto member = node ? members_.find(node->index) : members_.end();
+  return member == members_.end() ? std::string() : member->second.address.host;
+}
+
 void Roster::vacate(Role role, uint32_t index) { homes_.erase({role, index}); }
 
 void Roster::settle(Role role, uint32_t index, const Endpoint& node) { homes_[{role, index}] = node; }

@@ -48,6 +48,7 @@ WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   else if (const auto* m = std::get_if<Refused>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<Verdict>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<InstallAck>(&envelope.body)) on(out, *m, envelope.from.index);
+  else if (const auto* m = std::get_if<CollectiveId>(&envelope.body)) on(out, *m);
   return out;
 }
 
@@ -107,12 +108,14 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
+      host_step_.reset();
     } else {
       forget_reads(before.servers);
     }
   }
   to_coordinator(out, MembershipAck{});
   if (!news) return;
+  regroup(out);
   Effects again = tick();
   out.send.insert(out.send.end(), again.send.begin(), again.send.end());
 }
@@ -149,6 +152,8 @@ void WorkerCore::on(Effects& out, const PushAck& ack) {
   if (!parcel.unacked || parcel.unacked->sequence != ack.sequence) return;
   const Step step = parcel.unacked->step;
   parcel.unacked.reset();
+  parcel.stored = step;
+  parcel.held = false;
   send_pushes(out, ack.parcel);
   close(out, step);
 }
@@ -161,6 +166,7 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
     return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
   parcel.arrived[reply.step] = reply;
+  confirm_stored(out, reply.parcel, reply.step);
   send_pushes(out, reply.parcel);
   advance(out);
 }
@@ -187,13 +193,14 @@ WorkerCore::Effects WorkerCore::tick() {
   }
   for (const Parcel& parcel : layout().parcels) {
     const ParcelState& state = parcels_[parcel.id];
-    if (state.unacked) send(out, server_of(parcel.id), *state.unacked);
+    if (state.unacked && !state.held) send(out, server_of(parcel.id), *state.unacked);
     if (state.pulling) send(out, server_of(parcel.id), *state.pulling);
   }
   for (const auto& [server, install] : installing_)
     send(out, {Role::server, server, membership_.servers[server]}, install);
   for (const auto& [number, done] : unacked_done_) to_coordinator(out, done);
   if (partial_) to_coordinator(out, *partial_);
+  say_of_group(out);
   // A stage may have its next piece of work and wait for a neighbour alone: whoever replaced it has told nobody but the
   // coordinator, which answers.
   if (!waiting_ || layout().stages > 1) to_coordinator(out, WorkRequest{waiting_ ? next_number_ - 1 : next_number_});
@@ -339,25 +346,26 @@ void WorkerCore::advance(Effects& out) {
   const bool train = now.work.kind == Work::Kind::train;
   const bool has_samples = now.work.range.count > 0;
   if (train && has_samples && now.forwarded > first) out.tasks.push_back(Forward{now.work, first, now.forwarded});
-  if (now.forwarded < layers_.size()) return;
+  if (now.forwarded < layers_.size() || (train && group_undecided())) return;
   now.computes = true;
   if (!train) {
     out.tasks.push_back(Evaluate{now.work});
     return;
   }
   computed_ = now.work.step;
+  begin_host_step(now.work);
   if (has_samples) {
     // A stage's gradients come in any order, and are put into their buckets here.
-    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(now.work);
+    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(now);
     if (layout().stages > 1) now.filler = BucketFiller(std::exchange(reduced, {}));
-    out.tasks.push_back(Backward{now.work, std::move(reduced)});
+    out.tasks.push_back(Backward{now.work, std::move(reduced), layers_on_host()});
     start(out);
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
     const Step step = now.work.step;
-    for (size_t layer = 0; layer < layers_.size(); ++layer)
-      if (computes(static_cast<LayerId>(layer)) && policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
+    for (LayerId layer = 0; layer < layers_.size(); ++layer)
+      if (computes(layer) && (policy(layer).mode == Mode::all_reduce || on_host(layer)))
         now.gradients[layer] = Tensor::zeros({layers_[layer].count});
     push_everything(out, now);
     end(step);
@@ -507,18 +515,19 @@ void WorkerCore::push_everything(Effects& out, Running& step) {
     reduced_squares_ = 0;
     reduced_finite_ = true;
   }
-  for (Bucket& bucket : buckets(step.work)) {
+  for (Bucket& bucket : buckets(step)) {
     for (Reduce& task : bucket) {
       task.gradient = step.gradients[task.layer];
       if (step.non_finite.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
       task.gradient = Tensor::zeros({layers_[task.layer].count});
-      task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      if (!task.host) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
     out.tasks.push_back(std::move(bucket));
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
-    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
+    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce &&
+        !on_host(layout().parcels[i]))
       push(out, step, static_cast<ParcelId>(i));
 }
 
@@ -553,6 +562,10 @@ void WorkerCore::push(Effects& out, const Running& step, ParcelId id) {
       if (norm > options_.clip_norm) push.scale = options_.clip_norm / norm;
     }
   }
+  enqueue(out, id, std::move(push));
+}
+
+void WorkerCore::enqueue(Effects& out, ParcelId id, Push push) {
   std::deque<Push>& queued = parcels_[id].queued;
   const bool in_order = queued.empty() || queued.back().step < push.step;
   TROUPE_CHECK(in_order && static_cast<Step>(queued.size()) <= options_.weight_lag, "parcel ", id, " has ",
@@ -587,19 +600,20 @@ void WorkerCore::send_pushes(Effects& out, ParcelId id) {
   parcel.unacked = std::move(push);
   if (by_rows(id))
     pull_rows(out);
-  else
+  else if (!parcel.pulling || parcel.pulling->step != next)  // a sum of the host's devices comes after that was asked for
     pull(out, id, next);
 }
 
 // ---- all_reduce layers ---------------------------------------------------------------------------------------------
 
 // A step's buckets, without their gradients.
-std::vector<Bucket> WorkerCore::buckets(const Work& work) const {
-  std::vector<Bucket> buckets;
+std::vector<Bucket> WorkerCore::buckets(const Running& step) const {
+  const Work& work = step.work;
+  std::vector<Bucket> buckets = host_buckets(step);
   for (const std::vector<LayerId>& layers : buckets_) {
     Bucket& bucket = buckets.emplace_back();
     for (const LayerId layer : layers) {
-      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}});
+      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}, {}});
       if (!holds_pushes() && work.step_samples > 0) task.apply = update_of(layer, work, {}, 1);
     }
   }

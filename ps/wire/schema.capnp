@@ -607,6 +607,9 @@ struct ActivationAck {
 # ---- collectives between processes ----------------------------------------------------------------------------------
 
 struct CollectiveId {
-  group @0 :UInt32;
+  retired0 @0 :UInt32;          # the stage
   id @1 :Data;                  # what the library that connects the members made; empty: asked for
+  device @2 :Text;              # kind of the asking worker's; empty from the coordinator
+  members @3 :List(UInt32);     # worker slots, ascending; empty from a worker
+  joined @4 :Bool;              # of the worker that says it, or is answered
 }
