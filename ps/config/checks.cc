@@ -79,6 +79,9 @@ struct Checker {
     if (c.parallel.device == DeviceChoice::cuda)
       problem(term("parallel.device"), " and ", term("parallel.stages"),
               ": stages compute on the CPU in this version; leave one of them out");
+    if (c.debug.nan_at_step >= 0)
+      problem(term("debug.nan_at_step"), " and ", term("parallel.stages"),
+              ": the NaN is put into the gradient of a worker that computes the whole model; leave one of them out");
     if (c.elastic.on_loss == OnLoss::shrink)
       problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
               ": use restart or fail");
