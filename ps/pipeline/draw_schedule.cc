@@ -58,7 +58,7 @@ double shade(const Schedule& s, const Action& action) {
   return 1 - 0.4 * (action.chunk / s.stages) / std::max(1u, turns);
 }
 
-constexpr double kRow = 24, kLeft = 70, kTop = 30, kUnit = 26, kMostWidth = 4000, kLegend = 150;
+constexpr double kRow = 24, kLeft = 70, kTop = 30, kUnit = 26, kMostWidth = 4000, kLegend = 160;
 
 std::string svg_span(const Schedule& s, const TimedAction& span, double row_top, double scale) {
   const double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
@@ -89,7 +89,7 @@ std::string svg_legend(double baseline) {
                 "\"/><text x=\"", x + 15, "\" y=\"", baseline, "\">", words, "</text>\n");
     x += kLegend;
   }
-  return text + cat("<text x=\"", x, "\" y=\"", baseline, "\">by micro-batch</text>\n");
+  return text + cat("<text x=\"", x, "\" y=\"", baseline, "\">with the number of the micro-batch</text>\n");
 }
 
 }  // namespace

@@ -59,7 +59,15 @@ class Pipelines(Cluster):
     def test_a_schedule_of_ones_own(self):
         self.write("own.csv", "F0,F1,,,B0,B1\n,F0,F1,B0,B1,\n")
         self.train("parallel.workers=1", run="one", config="deep.toml")
-        self.train("parallel.stages=2", "parallel.schedule_file=own.csv", config="deep.toml")
+        done = self.train("parallel.stages=2", "parallel.schedule_file=own.csv", "parallel.micro_batches=5",
+                          config="deep.toml")
+        self.assertIn("parallel.micro_batches = 5 (command line) has no effect with parallel.schedule_file", done.stderr)
+        self.close("run", "one")
+
+    def test_such_a_schedule_may_have_chunks_and_cuts_of_its_own(self):
+        self.write("own.csv", "0F0,,,2F0,,,2B0,,,0B0\n,1F0,,,3F0,3B0,,1B0\n")
+        self.train("parallel.workers=1", run="one", config="deep.toml")
+        self.train("parallel.stages=2", "parallel.schedule_file=own.csv", "parallel.cuts=1,2,1,2", config="deep.toml")
         self.close("run", "one")
 
     def test_stages_that_never_flush_train_the_same_in_two_processes(self):

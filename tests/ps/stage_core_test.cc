@@ -51,7 +51,7 @@ struct World {
 
   explicit World(std::shared_ptr<const Schedule> made, uint64_t seed = 1, std::vector<TiedLayer> tied = {},
                  bool strict = false, Mode mode = Mode::sync, std::vector<Shape> inputs = {},
-                 std::optional<DType> activations = {})
+                 std::optional<DType> activations = {}, int64_t stall_ms = 1000)
       : plan(std::move(made)), random(seed), nodes(plan->stages) {
     auto membership = std::make_shared<Membership>();
     membership->workers.assign(plan->stages, 1);
@@ -68,7 +68,7 @@ struct World {
       options.activations = activations;
       options.strict = strict;
       options.evaluation_batch = 4;
-      options.stall_ms = 1000;
+      options.stall_ms = stall_ms;
       nodes[stage].core = std::make_unique<StageCore>(options);
       nodes[stage].core->set_membership(membership, 1);
     }
@@ -416,6 +416,15 @@ BOOST_AUTO_TEST_CASE(AStallSaysWhoIsWaitedForAndWhatCameLast) {
       "worker 0 (stage 0 of replica 0): in step 3 it has waited 1 s for gradients of micro-batch 0 from worker 1 "
       "(stage 1 of replica 0); what it did last: begins step 3, F0, F1");
   BOOST_TEST(waiting.watch(9000).send.empty());  // once
+}
+
+BOOST_AUTO_TEST_CASE(WithoutATimeOutAStageWaitsForEver) {
+  World world(schedule("1f1b", 2, 2), 1, {}, false, Mode::sync, {}, {}, 0);
+  world.begin(train(0));
+  while (!world.nodes[0].tasks.empty()) world.compute(0);
+  world.nodes[0].core->watch(0);
+  BOOST_TEST(world.nodes[0].core->waits_for() != "");
+  BOOST_TEST(world.nodes[0].core->watch(1'000'000'000).send.empty());
 }
 
 BOOST_AUTO_TEST_CASE(AStageAtWorkDoesNotStall) {
