@@ -73,12 +73,17 @@ struct Checker {
                             "parallel.cuts", "parallel.profile", "parallel.strict_schedule", "parallel.stall_s"})
       idle_unless(p.stages > 1, key, "parallel.stages");
     if (p.stages == 1) return;
-    if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
+    for (const char* key : {"parallel.schedule", "parallel.micro_batches", "parallel.chunks"})
+      idle_unless(p.schedule_file.empty(), key, "parallel.schedule_file");
+    if (!p.cuts.empty() && p.schedule_file.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
       problem(term("parallel.cuts"), " has ", p.cuts.size(), " entries, but ", term("parallel.stages"), " and ",
               term("parallel.chunks"), " make ", p.stages * p.chunks, " parts: give one number of layers a part");
     if (c.parallel.device == DeviceChoice::cuda)
       problem(term("parallel.device"), " and ", term("parallel.stages"),
               ": stages compute on the CPU in this version; leave one of them out");
+    if (c.debug.nan_at_step >= 0)
+      problem(term("debug.nan_at_step"), " and ", term("parallel.stages"),
+              ": the NaN is put into the gradient of a worker that computes the whole model; leave one of them out");
     if (c.elastic.on_loss == OnLoss::shrink)
       problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
               ": use restart or fail");
