@@ -184,7 +184,8 @@ class HostReducer final : public Reducer {
         shared_(std::make_shared<Shared>(std::move(parts))) {}
 
   void reduce(ps::Bucket bucket, Report report) override {
-    submit(cat("sum of step ", bucket.front().step, " over the devices of this host"), std::move(report),
+    const std::string what = cat("sum of step ", bucket.front().step, " over the devices of this host");
+    submit(what, std::move(report),
            [bucket = std::move(bucket)](Shared& shared, const Report& report) { return shared.reduce(bucket, report); });
   }
   void apply(ps::ApplyLocal task, Report) override {

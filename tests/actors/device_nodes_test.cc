@@ -43,6 +43,7 @@ Trial train_on_nodes(const Nodes& nodes, const std::shared_ptr<LateBackend>& bac
   const auto transport = std::make_shared<ps::MemoryTransport>();
   ClusterParts own = parts_of(nodes);
   own.transport = transport;
+  own.retry_interval = std::chrono::milliseconds(50);
   own.coordinator.roster.nodes = static_cast<int64_t>(nodes.hosts.size());
   own.coordinator.roster.lease_ms = 30'000;
   const auto lab = Lab::start(std::move(own));
