@@ -37,6 +37,9 @@ class Courier {
   /// those of other layers as this pass left them. A layer whose tensor is the one sent last is not sent again.
   std::span<const Tensor> weights(std::span<const Tensor> host, size_t first, size_t last);
 
+  /// The layer's weights came on the device.
+  bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
+
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
@@ -57,7 +60,6 @@ class Courier {
 
  private:
   bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
-  bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
   Parcel follow(Stream& stream, Tensor values) const;
   void hand_over(const GradientSource::GradientReady& ready);
 
