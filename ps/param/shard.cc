@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
@@ -11,6 +12,7 @@
 #include <troupe/ps/param/layer_counts.h>
 #include <troupe/ps/param/recorded_order.h>
 #include <troupe/ps/param/request_check.h>
+#include <troupe/ps/param/shard_device.h>
 #include <troupe/ps/param/step_norm.h>
 
 // The shard:
@@ -110,6 +112,12 @@ struct Shard::Impl : Holdings {
     if (observer && !replaying_store) observer(event);
   }
 
+  void wait_for_device() const {
+    if (!options.device) return;
+    if (const Status status = options.device->wait(); !status)
+      throw std::runtime_error(cat(options.self, ": ", status.error().message));
+  }
+
   // ---- what comes in --------------------------------------------------------------------------------------------
 
   void receive(const Envelope& e) {
@@ -176,7 +184,7 @@ struct Shard::Impl : Holdings {
     membership = m;
     generation = m.generation;
     if (m.rebase) partial.reset();
-    take_over(m, options.self.index, initial, *options.optimizer);
+    take_over(m, options, initial);
   }
 
   // ---- the store and images -------------------------------------------------------------------------------------
@@ -240,6 +248,7 @@ struct Shard::Impl : Holdings {
     ShardImage all;
     all.membership = membership;
     put_into(all);
+    wait_for_device();
     all.partial = partial;
     all.counters = counts.all();
     all.duplicates_dropped = duplicates_dropped;
@@ -250,7 +259,7 @@ struct Shard::Impl : Holdings {
 
   Status go_on_from(const ShardImage& image) {
     TROUPE_TRY(check_image(image, options.self.index, options.optimizer->state_names().size()));
-    Holdings::go_on_from(image, *options.optimizer);
+    Holdings::go_on_from(image, options);
     membership = image.membership;
     generation = membership.generation;
     partial = image.partial;
@@ -348,9 +357,7 @@ struct Shard::Impl : Holdings {
     step.schedule_step = push.schedule_step;
     const auto& ids = layout->parcels[push.parcel].slices;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const std::span<const float> gradient = push.gradients[i].span<float>();
-      step.gradients = {&gradient, 1};
-      slices.at(ids[i]).apply(*options.optimizer, step);
+      slices.at(ids[i]).apply(*options.optimizer, step, {&push.gradients[i], 1});
     }
     ++p.updates;
     counts.updated(*layout, push.parcel);
@@ -441,10 +448,10 @@ struct Shard::Impl : Holdings {
       HeldSlice& slice = slices.at(ids[i]);
       p.previous.push_back(slice.values());
       if (!update) continue;
-      std::vector<std::span<const float>> gradients;
-      for (const GradientPart& part : parts_of(p, i)) gradients.push_back(part.values);
-      step.gradients = gradients;
-      slice.apply(*options.optimizer, step, std::move(before_last[i]));
+      std::vector<Tensor> gradients;
+      for (const auto& [worker, c] : p.pending)
+        if (c.samples > 0) gradients.push_back(c.gradients[i]);
+      slice.apply(*options.optimizer, step, gradients, std::move(before_last[i]));
     }
     if (update) ++p.updates, counts.updated(*layout, id);
     p.pending.clear();
@@ -593,6 +600,10 @@ void Shard::on_event(std::function<void(const Event&)> observer) { impl_->observ
 
 void Shard::replay(std::vector<Event> order) { impl_->order.start(std::move(order)); }
 
-std::vector<SliceState> Shard::state() const { return impl_->state(); }
+std::vector<SliceState> Shard::state() const {
+  auto all = impl_->state();
+  impl_->wait_for_device();
+  return all;
+}
 
 }  // namespace troupe::ps
