@@ -198,10 +198,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   Status meet(const CollectiveCall& call) {
-    TROUPE_TRY(table_->meet(rank_, call));
-    auto problem = disagreement(table_->calls);
-    table_->barrier.meet();
-    if (problem) return fail(ErrorKind::invalid, std::move(*problem));
+    auto calls = table_->meet(rank_, call);
+    if (!calls) return tl::unexpected<Error>(calls.error());
+    if (auto problem = disagreement(**calls); problem) return fail(ErrorKind::invalid, std::move(*problem));
     return {};
   }
 
