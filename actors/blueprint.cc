@@ -176,6 +176,7 @@ ClusterParts Blueprint::parts() const {
   parts.reduce_threads =
       static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  parts.wants_devices = config_.parallel.device != ps::DeviceChoice::cpu;
   if (seats_->backend()->kind() != DeviceKind::cpu)
     parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
                                 optimizer_options_};

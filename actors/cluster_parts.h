@@ -77,6 +77,8 @@ struct ClusterParts {
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
   std::optional<DeviceParts> devices;   ///< [workers compute on the CPU]
   std::optional<DeviceParts> server_devices;  ///< [servers' parameters and optimizer state lie in host memory]
+  bool wants_devices = false;           ///< other workers of the run may have some
+  bool spread = false;                  ///< the run lives in several processes
   int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
   int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]

@@ -3,7 +3,9 @@
 #include <stdexcept>
 
 #include <troupe/actors/actor_queue.h>
+#include <troupe/actors/combine_pushes.h>
 #include <troupe/actors/device_reducer.h>
+#include <troupe/actors/host_reducer.h>
 #include <troupe/actors/own_copy_reducer.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
@@ -52,6 +54,23 @@ std::unique_ptr<ps::Shard> from_image(const ps::ShardImage& image, const ps::Sha
   auto shard = ps::Shard::make_from(image, options, std::move(store), std::move(initial));
   if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
   return std::move(*shard);
+}
+
+// Until a lost process is noticed, replaced or done without, and whoever follows it has started.
+std::chrono::milliseconds patience_of(const ps::RosterOptions& roster) {
+  return std::chrono::milliseconds(roster.lease_ms + roster.replace_ms + roster.start_timeout_ms);
+}
+
+std::shared_ptr<Reducer> host_reducer(const ClusterParts& parts, const ps::Endpoint& who) {
+  HostReducerParts host{.backend = parts.devices->backend,
+                        .device = device_of(parts, who.index),
+                        .queue = parts.executor(who, "collective"),
+                        .layers = parts.coordinator.layers,
+                        .norm = parts.coordinator.clip_norm > 0,
+                        .track = {},
+                        .patience = patience_of(parts.coordinator.roster)};
+  if (parts.trace) host.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_host_reducer(std::move(host));
 }
 
 }  // namespace
@@ -168,6 +187,11 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
   options.clip_norm = parts_.coordinator.clip_norm;
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
   options.bucket_bytes = parts_.bucket_bytes;
+  if (parts_.spread && parts_.wants_devices && parts_.coordinator.layout.stages == 1) {
+    options.device = parts_.devices ? "cuda" : "cpu";
+    const std::set<ps::LayerId> layers = ever_all_reduced(parts_.coordinator);
+    options.host_layers.assign(layers.begin(), layers.end());
+  }
   WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, parts_.transport,
                      ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
                      parts_.seed, {}, parts_.retry_interval};
@@ -196,6 +220,7 @@ std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& 
                                                             Track track) {
   const uint32_t stages = parts_.coordinator.layout.stages;
   if (parts_.all_reducer) return [parts = parts_, who] { return own_copy_reducer(parts, who); };
+  if (parts_.devices && parts_.spread) return [parts = parts_, who] { return host_reducer(parts, who); };
   if (parts_.devices)
     return [parts = parts_, who, group = device_group()] { return device_reducer(parts, who, group); };
   return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,9 @@ struct GroupSeat {
   int rank = 0, size = 1;
   int device = 0;
   uint64_t plan = 0;  ///< a hash of the calls that a step makes: it must be the same for all ranks
+  /// Asked while waiting for the others, here and in later calls, on the caller's thread; once it is true the group is
+  /// `cancelled`. [never]
+  std::function<bool()> given_up;
 };
 
 /// What was submitted to a stream while it was captured (a CUDA graph), to be submitted again in one piece.

@@ -19,7 +19,6 @@ class ThreadBarrier {
   void meet(Lookout& lookout);
   /// Ends all waits of `meet_or_abort`, now and later. The first reason stays.
   void abort(const std::string& reason);
-  bool aborted() const { return state_.load(std::memory_order_acquire) & 1; }
   /// Empty unless aborted.
   std::string abort_reason() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include <troupe/kernels/nn/loss.h>
 #include <troupe/kernels/nn/loss_scale.h>
@@ -26,6 +27,10 @@ void check_fit(const Model& model, const Dataset& data) {
                data.classes(), " classes");
 }
 
+bool reads_rows(const Model& model) {
+  return std::ranges::any_of(model.layers(), [](const LayerSpec& layer) { return layer.row_width > 0; });
+}
+
 }  // namespace
 
 // The CPU's backend is always there, and so are its streams.
@@ -48,9 +53,10 @@ ModelSource::ModelSource(std::shared_ptr<const Model> model, std::shared_ptr<con
       launch_(std::move(launches)) {
   check_fit(*model_, *train_);
   check_fit(*model_, *test_);
-  if (!launch_.graphs || !model_->draws()) return;
-  graphs_.give_up("the model has dropout, which draws other numbers in every step");
-  launch_.say("steps are not captured: " + graphs_.why_not());
+  if (!launch_.graphs) return;
+  if (model_->draws()) graphs_.give_up("the model has dropout, which draws other numbers in every step");
+  if (reads_rows(*model_)) graphs_.give_up("the model has a layer by rows, which are others in every step");
+  if (!uses_graphs()) launch_.say("steps are not captured: " + graphs_.why_not());
 }
 
 Result<std::unique_ptr<ModelSource>> ModelSource::make(std::shared_ptr<const Model> model,
@@ -73,10 +79,12 @@ void ModelSource::begin(const Dataset& data, std::span<const uint32_t> samples) 
   Tensor inputs = courier_.host(batch_shape(count, data.sample_shape()), data.sample_dtype());
   Tensor labels = courier_.host(batch_shape(count, data.label_shape()), DType::i32);
   data.gather(samples, inputs, labels);
+  rows_ = {};
+  if (reads_rows(*model_)) inputs_ = inputs;
   courier_.begin_pass();
   labels_ = courier_.to_device(labels);
-  inputs_ = courier_.to_device(inputs);
-  context_.begin(inputs_);
+  batch_ = courier_.to_device(inputs);
+  context_.begin(batch_);
 }
 
 bool ModelSource::is_same(const Batch& batch) const {
@@ -96,11 +104,43 @@ void ModelSource::prepare(const Batch& batch) {
   prepared_ = true;
 }
 
+Tensor ModelSource::rows(const Batch& batch, size_t layer) {
+  TROUPE_CHECK(layer < layers().size() && layers()[layer].row_width > 0, "layer ", layer, " is not by rows");
+  if (!prepared_ || !is_same(batch)) prepare(batch);
+  return named_rows();
+}
+
+const Tensor& ModelSource::named_rows() {
+  if (rows_) return rows_;
+  const auto ids = std::as_const(inputs_).span<int32_t>();
+  std::vector<int32_t> rows(ids.begin(), ids.end());
+  std::ranges::sort(rows);
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  rows_ = Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
+  return rows_;
+}
+
+void ModelSource::begin_by_rows(std::span<const Tensor> weights) {
+  for (size_t layer = 0; layer < weights.size(); ++layer) {
+    const LayerSpec& spec = layers()[layer];
+    if (spec.row_width == 0 || weights[layer].count() == spec.count) continue;
+    const auto rows = named_rows().span<int32_t>();
+    TROUPE_CHECK(weights[layer].count() == std::ssize(rows) * spec.row_width, "layer ", spec.name, " has weights of ",
+                 weights[layer].count(), " elements in a step over ", rows.size(), " rows of ", spec.row_width);
+    Tensor places = courier_.host(inputs_.shape(), DType::i32);
+    std::ranges::transform(std::as_const(inputs_).span<int32_t>(), places.span<int32_t>().begin(), [&](int32_t row) {
+      return static_cast<int32_t>(std::ranges::lower_bound(rows, row) - rows.begin());
+    });
+    context_.begin(courier_.to_device(places));
+  }
+}
+
 void ModelSource::forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
   if (first == 0) {
     if (!prepared_ || !is_same(batch)) prepare(batch);
     prepared_ = false;
     begun_ = true;
+    if (reads_rows(*model_)) begin_by_rows(weights);
     waits_ = uses_graphs();
   }
   TROUPE_CHECK(begun_, "forward from layer ", first, " of a step that did not begin at layer 0");
@@ -174,7 +214,7 @@ std::optional<StepStats> ModelSource::step_by_graphs(const Batch& batch, std::sp
 StepStats ModelSource::capture_step(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready,
                                     size_t slot) {
   auto step = std::make_unique<CapturedStep>(backend_, *stream_);
-  step->inputs = inputs_;
+  step->inputs = batch_;
   step->labels = labels_;
   const Pass training = pass(true, batch.seed, batch.loss_scale);
   size_t given = 0;
@@ -212,13 +252,13 @@ StepStats ModelSource::capture_step(const Batch& batch, std::span<const Tensor> 
   }
   step->abandon();
   launch_.say("steps cannot be captured: " + graphs_.why_not());
-  context_.begin(inputs_);
+  context_.begin(batch_);
   return run_step(batch, weights, ready, given);
 }
 
 std::optional<StepStats> ModelSource::replay_step(const GradientReady& ready, size_t slot) {
   CapturedStep& step = *captured_[slot];
-  if (inputs_.raw() != step.inputs.raw()) stream_->copy(inputs_, step.inputs);
+  if (batch_.raw() != step.inputs.raw()) stream_->copy(batch_, step.inputs);
   if (labels_.raw() != step.labels.raw()) stream_->copy(labels_, step.labels);
   if (!step.replay_first()) {
     graphs_.invalidate(slot);
@@ -236,7 +276,7 @@ std::optional<StepStats> ModelSource::replay_step(const GradientReady& ready, si
 
 // What goes to host memory has gone there before the step ends. What stays may be read later.
 void ModelSource::give_captured(size_t layer, const Tensor& gradient, const GradientReady& ready) {
-  if (!courier_.stays(layer)) return courier_.give(layer, gradient, ready);
+  if (!courier_.leaves(layer)) return courier_.give(layer, gradient, ready);
   Tensor own = stream_->empty(gradient.shape(), gradient.dtype());
   stream_->copy(gradient, own);
   courier_.give(layer, std::move(own), ready);

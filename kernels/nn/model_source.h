@@ -47,8 +47,10 @@ class ModelSource final : public GradientSource {
     model_->initialize(layer, seed, values);
   }
   void prepare(const Batch& batch) override;
+  Tensor rows(const Batch& batch, size_t layer) override;
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
   std::vector<size_t> gradient_order() const override { return model_->gradient_order(); }
+  void leave_on_device(std::span<const size_t> layers) override { courier_.leave_on_device(layers); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }
@@ -65,6 +67,9 @@ class ModelSource final : public GradientSource {
 
   /// Reads the samples and begins a pass over them.
   void begin(const Dataset& data, std::span<const uint32_t> samples);
+  /// What the pass reads of a layer by rows: all of it, or the rows that its samples name.
+  void begin_by_rows(std::span<const Tensor> weights);
+  const Tensor& named_rows();
   Pass pass(bool training, uint64_t seed, double loss_scale = 1) const {
     return {*stream_, backend_->ops(), training, seed, 0, storage_, loss_scale};
   }
@@ -92,12 +97,14 @@ class ModelSource final : public GradientSource {
   DType storage_;
   Courier courier_;
   ModelContext context_;
-  Tensor inputs_, labels_;
+  Tensor batch_, labels_;  ///< on the device
   LaunchOptions launch_;
   GraphChoice graphs_;
   std::array<std::unique_ptr<CapturedStep>, GraphChoice::kMostSteps> captured_;
   int64_t steps_ = 0;      ///< run kernel by kernel
   bool waits_ = false;     ///< the forward pass waits for the weights of all layers
+  Tensor inputs_;        ///< in host memory, of a model with a layer by rows
+  Tensor rows_;          ///< that they name, once somebody has asked
   bool prepared_ = false;  ///< the samples below are read, and no layer has run
   // Of the step whose forward pass has begun and whose backward pass has not ended.
   bool begun_ = false;

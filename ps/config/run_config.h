@@ -42,6 +42,7 @@ struct ModelSection {
   std::string positions = "learned";
   std::string mlp = "gelu";
   bool tied = true;
+  bool sparse_embedding = false;
   std::string recompute = "none";
   int64_t recompute_every = 2;
   std::string weights;  ///< a safetensors file in GPT-2's layout; empty: random

@@ -135,6 +135,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "gpt: the head uses the embedding's weight, as GPT-2 does; fewer parameters, one layer less to keep in "
               "step."},
+      {.key = "model.sparse_embedding",
+       .field = AT(model.sparse_embedding),
+       .unit = "",
+       .why = "gpt with tied = false: workers pull and push the rows of the embedding that their batch names, not "
+              "all of it; for vocabularies much larger than a batch."},
       {.key = "model.recompute",
        .field = AT(model.recompute),
        .unit = "",
@@ -531,6 +536,12 @@ std::vector<Setting> declare() {
               "against overfitting.",
        .least = 0,
        .also = "wd"},
+      {.key = "optimizer.lazy_rows",
+       .field = AT(optimizer.lazy_rows),
+       .unit = "",
+       .why = "Layers by rows (model.sparse_embedding): momentum and weight decay of a row count only in steps that "
+              "touch it, as in LazyAdam; without it only sgd and adagrad, both without momentum and decay, may update "
+              "rows."},
       {.key = "optimizer.schedule",
        .field = AT(optimizer.schedule),
        .unit = "",

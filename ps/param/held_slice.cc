@@ -17,7 +17,10 @@ bool only_ours(const Tensor& tensor) {
 
 HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first, const Optimizer& optimizer,
                      std::shared_ptr<ShardDevice> device)
-    : slice_(slice), segments_(segments_of(layout.layers[slice.layer], slice.begin, slice.end)), now_(std::move(first)) {
+    : slice_(slice),
+      row_width_(layout.layers[slice.layer].row_width),
+      segments_(segments_of(layout.layers[slice.layer], slice.begin, slice.end)),
+      now_(std::move(first)) {
   const size_t states = optimizer.state_names().size();
   now_.slice = slice.id;
   if (now_.state.empty())
@@ -26,7 +29,7 @@ HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first,
                " elements starts with ", now_.values.count());
   TROUPE_CHECK(now_.state.size() == states, optimizer.name(), " keeps ", states, " state vectors, not ",
                now_.state.size());
-  if (!device) return;
+  if (!device || row_width_ > 0) return;
   device_ = std::make_unique<DeviceSlice>(std::move(device), layout.layers[slice.layer].name, segments_);
   install(std::move(now_));
 }
@@ -50,13 +53,28 @@ void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, std::span<co
   apply(optimizer, step, std::move(spare));
 }
 
-void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
-  TROUPE_CHECK(!device_, "slice ", slice_.id, " lives on a device");
+std::vector<std::span<float>> HeldSlice::own_state() {
   std::vector<std::span<float>> state;
   for (Tensor& t : now_.state) {
     if (!only_ours(t)) t = t.clone();
     state.push_back(t.span<float>());
   }
+  return state;
+}
+
+void HeldSlice::apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient) {
+  const std::vector<std::span<float>> state = own_state();
+  if (!only_ours(now_.values)) now_.values = now_.values.clone();
+  step.out = now_.values.span<float>();
+  step.in = step.out;
+  step.state = state;
+  step.updates = now_.updates++;
+  update_rows(optimizer, step, gradient, first_row(), row_width_, segments_.front().kind);
+}
+
+void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
+  TROUPE_CHECK(!device_, "slice ", slice_.id, " lives on a device");
+  const std::vector<std::span<float>> state = own_state();
   Tensor out;
   if (only_ours(now_.values))
     out = now_.values;

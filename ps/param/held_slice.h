@@ -6,6 +6,7 @@
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/device_slice.h>
 #include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 
@@ -34,11 +35,21 @@ class HeldSlice {
   /// The same with gradients that lie in host memory, wherever the slice does; a device keeps them until it has read them.
   void apply(const Optimizer& optimizer, SliceUpdate step, std::span<const Tensor> gradients, Tensor spare = {});
 
+  /// The same on the rows of `gradient` alone, in place unless somebody holds the values: then all of them are copied.
+  void apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient);
+
+  /// Of a layer by rows, else 0.
+  int64_t row_width() const { return row_width_; }
+  int32_t first_row() const { return static_cast<int32_t>(slice_.begin / row_width_); }
+
   /// Takes these over; the sizes fit.
   void install(SliceState state);
 
  private:
+  std::vector<std::span<float>> own_state();
+
   Slice slice_;
+  int64_t row_width_;
   std::vector<Segment> segments_;
   SliceState now_;  ///< on a device: without the state vectors
   std::unique_ptr<DeviceSlice> device_;

@@ -81,6 +81,7 @@ void Holdings::rebase(Step step) {
     p.clock.rebase(step);
     p.version = step;
     p.previous.clear();
+    p.before.reset();
   }
 }
 

@@ -66,6 +66,20 @@ std::vector<Segment> segments_of(const LayerSpec& layer, int64_t begin, int64_t 
   return segments;
 }
 
+Status Optimizer::check_rows() const {
+  return fail(ErrorKind::invalid, name() + " does not say what an update of some rows of a layer is");
+}
+
+Status check_lazy(const OptimizerOptions& options, bool exact) {
+  if (options.lazy_rows || (exact && options.weight_decay == 0)) return {};
+  return fail(ErrorKind::invalid,
+              cat("optimizer.name = \"", options.name, "\" changes rows whose gradient is zero, ",
+                  exact ? "" : "by its moments", !exact && options.weight_decay > 0 ? " and " : "",
+                  options.weight_decay > 0 ? "by weight decay" : "",
+                  ", which updates by rows leave out: set optimizer.lazy_rows = true to have it so, or use sgd or "
+                  "adagrad without momentum and weight decay"));
+}
+
 Result<std::shared_ptr<const Optimizer>> make_optimizer(const OptimizerOptions& options) {
   TROUPE_TRY(check_numbers(options));
   TROUPE_TRY(check_schedule(options));

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <map>
 #include <thread>
 
 #include <troupe/kernels/backend/backend.h>
@@ -265,8 +266,30 @@ class LateBackend final : public Backend {
     for (auto& rank : ranks) rank = std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
     return ranks;
   }
-  Result<GroupKey> make_group_key() override { return none(); }
-  Result<std::unique_ptr<Communicator>> join_group(const GroupKey&, const GroupSeat&) override { return none(); }
+  Result<GroupKey> make_group_key() override {
+    std::lock_guard lock(mutex_);
+    return GroupKey(8, static_cast<std::byte>(++keys_));
+  }
+  Result<std::unique_ptr<Communicator>> join_group(const GroupKey& key, const GroupSeat& seat) override {
+    ++joins;
+    std::unique_lock lock(mutex_);
+    Joining& group = joining_[key];
+    if (group.ranks.empty()) group.ranks = make_thread_group(seat.size);
+    if (group.plans.empty()) group.plans.assign(static_cast<size_t>(seat.size), 0);
+    group.plans[static_cast<size_t>(seat.rank)] = seat.plan;
+    ++group.come;
+    while (group.come < seat.size) {
+      if (seat.given_up && seat.given_up()) return fail(ErrorKind::cancelled, "a member has given up");
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.lock();
+    }
+    for (const uint64_t plan : group.plans)
+      if (plan != seat.plan) return fail(ErrorKind::invalid, "the ranks of a group do not plan the same collectives");
+    auto rank = std::move(group.ranks[static_cast<size_t>(seat.rank)]);
+    lock.unlock();
+    return std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
+  }
 
   std::vector<LateStream*> all_streams() {
     std::lock_guard lock(mutex_);
@@ -278,12 +301,19 @@ class LateBackend final : public Backend {
   int captures_that_work = 0;      ///< so many but the last of them; 0: all
   const ops::UpdateOps* updates = nullptr;  ///< late_updates.h has some
   std::vector<LateStream*> streams;  ///< in the order made
+  std::atomic<int> joins = 0;        ///< asked for
 
  private:
-  static tl::unexpected<Error> none() { return fail(ErrorKind::missing, "a late device has no groups"); }
+  struct Joining {
+    std::vector<std::unique_ptr<Communicator>> ranks;
+    std::vector<uint64_t> plans;
+    int come = 0;
+  };
   uint64_t seed_;
   std::vector<DeviceFacts> devices_;
-  std::mutex mutex_;  ///< of `streams`
+  std::mutex mutex_;  ///< of `streams` and what follows
+  int keys_ = 0;
+  std::map<GroupKey, Joining> joining_;
 };
 
 }  // namespace troupe::test

@@ -75,6 +75,8 @@ class CallTable {
 
   /// Ends all waits, now and later. The first reason stays.
   void abort(const std::string& reason);
+  /// Empty unless aborted.
+  std::string abort_reason() const { return barrier_.abort_reason(); }
 
   PairTable pairs;
 
