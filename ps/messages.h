@@ -34,8 +34,8 @@ struct Push {
   std::vector<Tensor> gradients;
   double scale = 1;        ///< global-norm clipping of an immediate push, worked out by the worker
   bool finite = true;      ///< false: some gradient of this worker's step holds NaN or Inf
-  /// Of a parcel by rows, which holds one slice: whose gradients these are, i32[n], ascending, numbered as in the layer.
-  /// Empty where `gradients` is, and for all other parcels.
+  /// Of a parcel by rows, which holds one slice: whose gradients these are, i32[n], ascending, numbered as in the
+  /// layer. Empty where `gradients` is, and for all other parcels.
   Tensor rows;
 };
 

@@ -45,8 +45,8 @@ struct WorkerOptions {
 /// The pull of a parcel for step t+1 leaves right behind its push of step t, and the next piece of work is
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
 ///
-/// Of a layer by rows it pulls and pushes those that the step's batch reads (a test reads all): that pull leaves when the
-/// step's work has come and the push of the step before has left.
+/// Of a layer by rows it pulls and pushes those that the step's batch reads (a test reads all): that pull leaves when
+/// the step's work has come and the push of the step before has left.
 ///
 /// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 ///

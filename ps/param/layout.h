@@ -20,7 +20,8 @@ struct Slice {
 };
 
 /// What travels as one message: one slice of a large layer, or several small slices of layers with the same
-/// policy on the same server ("fused"); a slice of a layer by rows is a parcel of its own. Pushes, pulls, acknowledgements and clocks count parcels.
+/// policy on the same server ("fused"); a slice of a layer by rows is a parcel of its own. Pushes, pulls,
+/// acknowledgements and clocks count parcels.
 struct Parcel {
   ParcelId id = 0;
   ServerId server = 0;

@@ -25,7 +25,7 @@ struct OptimizerOptions {
   int64_t step_size = 0;    ///< step: every so many steps ...
   double gamma = 0.1;       ///< ... the rate is multiplied by this
   double min_rate = 0;      ///< cosine and linear end here
-  bool lazy_rows = false;   ///< layers by rows: momentum and decay of a row only in steps that touch it (ps/param/rows.h)
+  bool lazy_rows = false;   ///< momentum and decay of a row only in steps that touch it (ps/param/rows.h)
 };
 
 /// Learning rate at global step `step` (from 0): warm-up is linear from rate/warmup to rate.

@@ -205,12 +205,12 @@ struct Pull {
   rows @3 :List(UInt32);        # none: the whole parcel; else the rows that are wanted
 }
 
-# Rows. A layer whose LayerSpec.rowWidth w is not 0 is one tensor [rows, w] of which a step touches few rows. Each of its
-# slices begins and ends with a row and is a parcel of its own. `rows` is then a list of one tensor, I32 of one dimension:
-# row numbers counted in the layer, each larger than the one before, all of them in the slice. The gradient of a Push, or
-# the value of the PullReply, is F32 of as many times w elements: those rows, one behind the other. No row may be named,
-# which counts as a step like any other push. Form (one tensor, I32, one dimension) is checked here; order, range and
-# sizes against the layout by whoever has it, before memory is taken (ps/param/request_check.h).
+# Rows. A layer whose LayerSpec.rowWidth w is not 0 is one tensor [rows, w] of which a step touches few rows. Each of
+# its slices begins and ends with a row and is a parcel of its own. `rows` is then a list of one tensor, I32 of one
+# dimension: row numbers counted in the layer, each larger than the one before, all of them in the slice. The gradient
+# of a Push, or the value of the PullReply, is F32 of as many times w elements: those rows, one behind the other. No
+# row may be named, which counts as a step like any other push. Form (one tensor, I32, one dimension) is checked here;
+# order, range and sizes against the layout by whoever has it, before memory is taken (ps/param/request_check.h).
 
 struct SliceState {
   updates @0 :Int64;

@@ -25,7 +25,9 @@ class World {
   }
 
   void join() { hear(kCoordinator, Membership{generation, {1, 1}, servers, layout, {}}); }
-  void hear(const Endpoint& from, Message body) { take(core->handle({from, {Role::worker, 0, 1}, generation, std::move(body)})); }
+  void hear(const Endpoint& from, Message body) {
+    take(core->handle({from, {Role::worker, 0, 1}, generation, std::move(body)}));
+  }
   void take(WorkerCore::Effects effects) {
     for (Envelope& e : effects.send) sent.push_back(std::move(e));
     for (Task& t : effects.tasks) tasks.push_back(std::move(t));

@@ -272,8 +272,8 @@ std::optional<ps::Step> Oracle::read_of(const ps::Slice& s, std::span<const floa
   const auto reads = row_reads_.find(s.id);
   for (size_t i = 0; reads != row_reads_.end() && i < reads->second.size(); ++i) {
     const auto& [seen, slowest] = reads->second[i];
-    const bool fits = std::ranges::equal(values, seen, [](float mine, float read) { return mine == kUnread || mine == read; });
-    if (fits) newest = std::max(newest.value_or(slowest), slowest);
+    const auto agrees = [](float mine, float read) { return mine == kUnread || mine == read; };
+    if (std::ranges::equal(values, seen, agrees)) newest = std::max(newest.value_or(slowest), slowest);
   }
   return newest;
 }
@@ -397,9 +397,11 @@ void Oracle::computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor
   for (const ps::Slice& s : dealt.layout->slices) {
     if (!scenario_.computes(worker, s.layer)) continue;
     const LayerSpec& layer = dealt.layout->layers[s.layer];
-    const Tensor values = layer.row_width > 0 ? whole_of(step_rows(seed, s.layer, layer), weights[s.layer], s.begin, s.end,
-                                                         layer.row_width, kUnread)
-                                              : weights[s.layer].view(s.begin, {s.count()});
+    const Tensor& given = weights[s.layer];
+    const Tensor values =
+        layer.row_width > 0
+            ? whole_of(step_rows(seed, s.layer, layer), given, s.begin, s.end, layer.row_width, kUnread)
+            : given.view(s.begin, {s.count()});
     check_weights(dealt, worker, s, values.span<float>());
   }
 }

@@ -149,7 +149,7 @@ class Oracle {
   std::deque<Cut> cuts_;                 ///< no checkpoint has been taken for a newer one
   std::map<ps::Step, ps::Verdict> verdicts_;
   std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;  ///< slowest clock by hash of values read
-  std::map<ps::SliceId, std::vector<std::pair<std::vector<float>, ps::Step>>> row_reads_;  ///< of layers by rows, the same
+  std::map<ps::SliceId, std::vector<std::pair<std::vector<float>, ps::Step>>> row_reads_;  ///< the same, by rows
   ps::Step last_step_;                                         ///< dealt
 
   /// What a server says over several processes leaves when its replica has what came before it.

@@ -22,7 +22,8 @@ Tensor whole_of(const Tensor& rows, const Tensor& values, int64_t begin, int64_t
   std::ranges::fill(whole.span<float>(), rest);
   const float* from = values.data<float>();
   for (const int32_t row : rows.span<int32_t>()) {
-    if (row * width >= begin && row * width < end) std::copy_n(from, width, whole.data<float>() + (row * width - begin));
+    const int64_t at = row * width - begin;
+    if (at >= 0 && at < end - begin) std::copy_n(from, width, whole.data<float>() + at);
     from += width;
   }
   return whole;

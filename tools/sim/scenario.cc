@@ -476,7 +476,8 @@ std::string describe(const Scenario& s) {
   for (size_t i = 0; i < c.layers.size(); ++i)
     text += cat("  ", c.layers[i].name, ": ", c.layers[i].count, " parameters, ", describe(c.policies[i]),
                 s.stages() > 1 ? cat(", stage ", c.layout.stage_of[i]) : "",
-                c.layers[i].row_width > 0 ? ", by rows" : "", s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
+                c.layers[i].row_width > 0 ? ", by rows" : "",
+                s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,

@@ -70,7 +70,8 @@ BenchPeer::Options rows_options(const Arguments& a, const std::string& via, size
 int push_pull_rows(const Arguments& a) {
   constexpr size_t kWindow = 4;
   const int64_t bytes = a.rows * a.width * 4;
-  std::vector<std::vector<std::string>> table = {{"rows", "operation", "via", "alone", "in flight", "MB/s", "M rows/s"}};
+  std::vector<std::vector<std::string>> table = {
+      {"rows", "operation", "via", "alone", "in flight", "MB/s", "M rows/s"}};
   for (const std::string& via : a.via) {
     BenchPeer one(rows_options(a, via, 1)), many(rows_options(a, via, kWindow));
     for (const std::string& name : a.operations) {
