@@ -1,5 +1,6 @@
 #include <troupe/actors/device_reducer.h>
 
+#include <map>
 #include <stdexcept>
 
 #include <troupe/actors/measure.h>
@@ -14,6 +15,7 @@ using Joined = std::shared_ptr<Communicator>;
 struct Shared {
   DeviceReducerParts parts;
   Joined group;  ///< once joined
+  std::map<ps::LayerId, Tensor> before = {};  ///< by layer: the values that its last step began with
 
   Status join() {
     if (group) return {};
@@ -55,13 +57,23 @@ struct Shared {
     return std::move(packed.gradients);
   }
 
+  /// The values before `now`, where nobody has them any more. So a layer's values lie in two places in turn, and steps that
+  /// were captured there can be replayed (nn/graph_choice.h).
+  Tensor place_for(const Tensor& now, ps::LayerId layer) {
+    Tensor place = std::exchange(before[layer], now);
+    if (place && place.buffer().use_count() == 1 && place.device() == stream().device()) return place;
+    return empty(now.shape(), state_of(layer));
+  }
+
   /// Submits the step; a running step may read the old values.
-  ps::SliceState updated(const ps::ApplyLocal& task, const Tensor& sum) const {
+  ps::SliceState updated(const ps::ApplyLocal& task, const Tensor& sum) {
     ps::SliceState after = task.local;
-    after.values = copy(task.local.values, state_of(task.layer));
+    after.values = place_for(task.local.values, task.layer);
+    stream().copy(task.local.values, after.values);
     for (Tensor& state : after.state) state = on_device(state, state_of(task.layer));
+    const LayerSpec& layer = parts.layers[task.layer];
     parts.optimizer.apply(
-        stream(), parts.layers[task.layer],
+        stream(), ps::segments_of(layer, 0, layer.count),
         {sum, after.values, after.state, task.gradient_scale, task.clip_scale, task.schedule_step, task.local.updates});
     ++after.updates;
     return after;

@@ -434,6 +434,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     over = std::move(run);
   }
   over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  for (const std::string& note : blueprint->take_worker_notes()) log->write(ps::LogLevel::info, "coordinator", note);
   write_trace();
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);

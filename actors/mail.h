@@ -87,15 +87,21 @@ using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDo
                               GroupJoined, ps::HostSum, StageTaskDone, StageSum, RowsDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
-/// What a server hears from the executor that made its store's events safe, and a replica from the node that has it
-/// become the server.
+/// What a server hears from the executor that made its store's events safe, from the device and the queue of a shard that
+/// lives on one (serving.h), and a replica from the node that has it become the server.
 struct CommitDone {
   Status status;
+};
+struct DeviceDone {
+  Status status;
+};
+struct ServingOver {
+  std::string why;  ///< empty: it was replaced
 };
 struct TakeOver {
   ps::Endpoint server;
 };
-using ServerControl = std::variant<CommitDone, TakeOver>;
+using ServerControl = std::variant<CommitDone, DeviceDone, ServingOver, TakeOver>;
 using ServerControlPtr = std::shared_ptr<const ServerControl>;
 
 /// What whoever writes and reads checkpoints tells the coordinator, and what a program asks of it.

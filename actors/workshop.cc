@@ -49,6 +49,13 @@ std::shared_ptr<Reducer> device_reducer(const ClusterParts& parts, const ps::End
   return make_device_reducer(std::move(device));
 }
 
+std::unique_ptr<ps::Shard> from_image(const ps::ShardImage& image, const ps::ShardOptions& options,
+                                      std::shared_ptr<ps::ShardStore> store, ps::Shard::InitialState initial) {
+  auto shard = ps::Shard::make_from(image, options, std::move(store), std::move(initial));
+  if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
+  return std::move(*shard);
+}
+
 // Until a lost process is noticed, replaced or done without, and whoever follows it has started.
 std::chrono::milliseconds patience_of(const ps::RosterOptions& roster) {
   return std::chrono::milliseconds(roster.lease_ms + roster.replace_ms + roster.start_timeout_ms);
@@ -119,25 +126,31 @@ ServerParts Workshop::server_parts(const ps::Endpoint& who, ps::Generation since
   server.transport = parts_.transport;
   server.retry_interval = parts_.retry_interval;
   if (parts_.trace) server.track = parts_.trace->track(cat("server ", who.index));
+  if (parts_.server_devices) server.device = server_device(who);
   return server;
+}
+
+ServerDevice Workshop::server_device(const ps::Endpoint& who) const {
+  const auto open = [devices = *parts_.server_devices, who]() -> Result<std::shared_ptr<ps::ShardDevice>> {
+    const auto index = devices.seat(who.index);
+    if (!index) return tl::unexpected<Error>(index.error());
+    return ps::ShardDevice::make(cat(who), devices.backend, *index, devices.optimizer);
+  };
+  return {open, parts_.executor(who, "shard")};
 }
 
 caf::actor Workshop::server(const ps::Spawn& order, ps::Generation since) {
   const ps::Endpoint& who = order.who;
   ServerParts server = server_parts(who, since);
-  if (order.image) {
-    auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
-    if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
-    server.shard = std::move(*shard);
-  } else {
-    server.shard = std::make_unique<ps::Shard>(server.options, server.store, parts_.initial);
-  }
-  if (parts_.record_event)
-    server.shard->on_event([record = parts_.record_event, index = who.index](const ps::Shard::Event& event) {
-      record(index, event);
-    });
-  if (parts_.replay && who.index < parts_.replay->events.size())
-    server.shard->replay(parts_.replay->events[who.index]);
+  server.make_shard = [image = order.image, store = server.store, initial = parts_.initial,
+                       record = parts_.record_event, replay = parts_.replay](const ps::ShardOptions& options) {
+    auto shard = image ? from_image(*image, options, store, initial)
+                       : std::make_unique<ps::Shard>(options, store, initial);
+    const ps::ServerId index = options.self.index;
+    if (record) shard->on_event([record, index](const ps::Shard::Event& event) { record(index, event); });
+    if (replay && index < replay->events.size()) shard->replay(replay->events[index]);
+    return shard;
+  };
   return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
 }
 

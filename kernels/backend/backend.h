@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class BlockCache;
+
 struct StreamOptions {
   int device = 0;
   int threads = 1;  ///< of a stream on the CPU
@@ -40,6 +42,18 @@ struct GroupSeat {
   std::function<bool()> given_up;
 };
 
+/// What was submitted to a stream while it was captured (a CUDA graph), to be submitted again in one piece.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+};
+
+/// Submitted to a stream so far.
+struct LaunchCounts {
+  uint64_t kernels = 0;  ///< one by one
+  uint64_t graphs = 0;
+};
+
 /// The devices of one kind in this process: streams, arithmetic and communicators for them. Thread-safe. What it made
 /// keeps what it needs of it alive.
 class Backend {
@@ -60,6 +74,20 @@ class Backend {
   /// What is submitted to `after` from here on begins when all that was submitted to `before` has run; nobody waits
   /// here. Both are this backend's streams; the caller is the one who may use them.
   virtual void order(Stream& before, Stream& after) = 0;
+
+  virtual LaunchCounts launches(const Stream&) const { return {}; }
+
+  /// Until `end_capture`, what ops and copies within the device submit to `stream` is not run but recorded. Memory that the
+  /// stream gives out meanwhile comes from `memory`, which is made where it is empty: it must live as long as the graphs
+  /// that were captured with it. Captures with the same memory are replayed in the order in which they were made: what one
+  /// dropped, a later one may have taken. Whoever uses the stream in between waits for nothing and copies nothing to or
+  /// from host memory. `missing` where this backend has no graphs.
+  virtual Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory);
+  /// An error where something was submitted that cannot be captured, and says what; nothing has run then.
+  virtual Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream);
+  /// Submits it, to the stream that it was captured of. `cancelled` where memory that the stream lends to ops
+  /// (Stream::scratch) has moved since: the capture is worth nothing any more, and nothing was submitted.
+  virtual Status replay(LaunchGraph& graph, Stream& stream);
 
   /// Host memory that streams of this backend copy to and from without a stop in between; from a cache. std::bad_alloc
   /// where there is none.

@@ -102,7 +102,7 @@ void Courier::leave_on_device(std::span<const size_t> layers) {
 
 void Courier::give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready) {
   if (on_cpu()) return ready(layer, std::move(gradient));
-  parcels_.push_back(left_[layer] || stays(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
+  parcels_.push_back(leaves(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
   parcels_.back().layer = layer;
   while (!parcels_.empty() && parcels_.front().arrival.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     hand_over(ready);

@@ -39,6 +39,9 @@ class Courier {
 
   /// Which layers' gradients stay on the device, besides those whose weights are there.
   void leave_on_device(std::span<const size_t> layers);
+  /// Whether this layer's does.
+  bool leaves(size_t layer) const { return left_[layer] || stays(layer); }
+
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
@@ -58,8 +61,8 @@ class Courier {
   static Tensor receive(Parcel parcel);
 
  private:
-  bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
   bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
+  bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
   Parcel follow(Stream& stream, Tensor values) const;
   void hand_over(const GradientSource::GradientReady& ready);
 

@@ -61,6 +61,9 @@ class Layer {
   /// Its parameters are read as they are, whatever a pass stores activations in: norms', which are few, and statistics.
   virtual bool reads_masters() const { return false; }
 
+  /// It draws random numbers by Pass::seed, so that no two steps are the same work.
+  virtual bool draws() const { return false; }
+
   virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
 
   /// From dy = d loss / d y, which it takes over and may overwrite, d loss / d x; empty when `wants_dx` is

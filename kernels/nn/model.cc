@@ -1,5 +1,6 @@
 #include <troupe/kernels/nn/model.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -161,6 +162,10 @@ int64_t Model::outputs(size_t layer) const {
   int64_t sum = 0;
   for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();
   return sum;
+}
+
+bool Model::draws() const {
+  return std::ranges::any_of(nodes_, [](const Node& node) { return node.layer->draws(); });
 }
 
 size_t Model::layers_done(const ModelContext& context) const {

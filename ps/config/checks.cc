@@ -125,7 +125,10 @@ struct Checker {
                           term("parallel.workers"), ") is no multiple of ", term("parallel.micro_batches")),
                       "each micro-batch is an update of its own, and all of them weigh the same: change one of them");
   }
-  void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
+  void device() {
+    for (const char* key : {"precision.matmul", "parallel.launch_graphs"})
+      idle_unless(c.parallel.device != DeviceChoice::cpu, key, "parallel.device");
+  }
 
   void precision() {
     const PrecisionSection& p = c.precision;

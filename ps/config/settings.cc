@@ -415,6 +415,17 @@ std::vector<Setting> declare() {
               "and says so.",
        .choices = {"cpu", "cuda", "auto"},
        .also = "device"},
+      {.key = "parallel.launch_graphs",
+       .field = AT(parallel.launch_graphs),
+       .unit = "",
+       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are shorter "
+              "than it takes to launch them. The forward pass then begins when all weights are there."},
+      {.key = "parallel.server_device",
+       .field = ENUM_AT(parallel.server_device),
+       .unit = "",
+       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, for "
+              "models whose updates are more than the CPU keeps up with; their memory is then the workers' no more.",
+       .choices = {"cpu", "cuda"}},
 
       {.key = "precision.matmul",
        .field = ENUM_AT(precision.matmul),

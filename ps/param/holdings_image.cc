@@ -50,7 +50,7 @@ void Holdings::put_into(ShardImage& image) const {
   image.slices = state();
 }
 
-void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
+void Holdings::go_on_from(const ShardImage& image, const ShardOptions& options) {
   *this = {};
   layout = image.membership.layout;
   const std::vector<Incarnation>& seated = image.membership.workers;
@@ -59,7 +59,7 @@ void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
     workers.push_back({seated[w], {from.high_water, {from.above.begin(), from.above.end()}}, from.install_round});
   }
   for (const SliceState& s : image.slices)
-    slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, optimizer));
+    slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, *options.optimizer, options.device));
   for (const ShardImage::Parcel& from : image.parcels) {
     HeldParcel& p = parcels[from.id] = parcel_of(from);
     const Parcel& parcel = layout->parcels[from.id];

@@ -37,6 +37,9 @@ struct Segment {
   ParamKind kind = ParamKind::weight;
 };
 
+/// Of the tensors of `layer` that reach into its elements [begin, end), ascending.
+std::vector<Segment> segments_of(const LayerSpec& layer, int64_t begin, int64_t end);
+
 /// One optimizer step on one slice. The gradient is sum over `gradients` (added in this order, so that the
 /// result does not depend on who came first) times `gradient_scale`; nothing is materialised in between.
 /// `out` may be `in`; otherwise all of it is written. State is updated in place.

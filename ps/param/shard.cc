@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
@@ -13,6 +14,7 @@
 #include <troupe/ps/param/recorded_order.h>
 #include <troupe/ps/param/request_check.h>
 #include <troupe/ps/param/rows.h>
+#include <troupe/ps/param/shard_device.h>
 #include <troupe/ps/param/step_norm.h>
 
 // The shard:
@@ -112,6 +114,12 @@ struct Shard::Impl : Holdings {
     if (observer && !replaying_store) observer(event);
   }
 
+  void wait_for_device() const {
+    if (!options.device) return;
+    if (const Status status = options.device->wait(); !status)
+      throw std::runtime_error(cat(options.self, ": ", status.error().message));
+  }
+
   // ---- what comes in --------------------------------------------------------------------------------------------
 
   void receive(const Envelope& e) {
@@ -180,7 +188,7 @@ struct Shard::Impl : Holdings {
     membership = m;
     generation = m.generation;
     if (m.rebase) partial.reset();
-    take_over(m, options.self.index, initial, *options.optimizer);
+    take_over(m, options, initial);
   }
 
   // ---- the store and images -------------------------------------------------------------------------------------
@@ -244,6 +252,7 @@ struct Shard::Impl : Holdings {
     ShardImage all;
     all.membership = membership;
     put_into(all);
+    wait_for_device();
     all.partial = partial;
     all.counters = counts.all();
     all.duplicates_dropped = duplicates_dropped;
@@ -254,7 +263,7 @@ struct Shard::Impl : Holdings {
 
   Status go_on_from(const ShardImage& image) {
     TROUPE_TRY(check_image(image, options.self.index, options.optimizer->state_names().size()));
-    Holdings::go_on_from(image, *options.optimizer);
+    Holdings::go_on_from(image, options);
     membership = image.membership;
     generation = membership.generation;
     partial = image.partial;
@@ -357,9 +366,7 @@ struct Shard::Impl : Holdings {
       slices.at(ids.front())
           .apply_rows(*options.optimizer, step, {push.rows.span<int32_t>(), push.gradients.front().span<float>()});
     for (size_t i = 0; i < ids.size() && !push.rows; ++i) {
-      const std::span<const float> gradient = push.gradients[i].span<float>();
-      step.gradients = {&gradient, 1};
-      slices.at(ids[i]).apply(*options.optimizer, step);
+      slices.at(ids[i]).apply(*options.optimizer, step, {&push.gradients[i], 1});
     }
     ++p.updates;
     counts.updated(*layout, push.parcel);
@@ -476,10 +483,10 @@ struct Shard::Impl : Holdings {
       HeldSlice& slice = slices.at(ids[i]);
       p.previous.push_back(slice.values());
       if (!update) continue;
-      std::vector<std::span<const float>> gradients;
-      for (const GradientPart& part : parts_of(p, i)) gradients.push_back(part.values);
-      step.gradients = gradients;
-      slice.apply(*options.optimizer, step, std::move(before_last[i]));
+      std::vector<Tensor> gradients;
+      for (const auto& [worker, c] : p.pending)
+        if (c.samples > 0) gradients.push_back(c.gradients[i]);
+      slice.apply(*options.optimizer, step, gradients, std::move(before_last[i]));
     }
   }
 
@@ -644,6 +651,10 @@ void Shard::on_event(std::function<void(const Event&)> observer) { impl_->observ
 
 void Shard::replay(std::vector<Event> order) { impl_->order.start(std::move(order)); }
 
-std::vector<SliceState> Shard::state() const { return impl_->state(); }
+std::vector<SliceState> Shard::state() const {
+  auto all = impl_->state();
+  impl_->wait_for_device();
+  return all;
+}
 
 }  // namespace troupe::ps

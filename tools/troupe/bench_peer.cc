@@ -314,9 +314,11 @@ int serve_bench(const BenchPeer::Options& options) {
   parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
   parts.options.global_batch = 1;
   parts.store = ps::make_null_store();
-  parts.shard = std::make_unique<ps::Shard>(parts.options, parts.store, [](const ps::Slice& slice) {
-    return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
-  });
+  parts.make_shard = [store = parts.store](const ps::ShardOptions& options) {
+    return std::make_unique<ps::Shard>(options, store, [](const ps::Slice& slice) {
+      return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
+    });
+  };
   parts.transport = network;
   spawn_server(system, std::move(parts));
   std::cout << line_of(network->address()) << std::flush;
