@@ -113,6 +113,18 @@ BOOST_AUTO_TEST_CASE(ClippedGradientsAreAddedUpToo) {
               2, {0});
 }
 
+BOOST_AUTO_TEST_CASE(GradientsStayOnTheDeviceUntilTheyAreAddedUp) {
+  Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}};
+  const auto on_host = std::make_shared<std::atomic<int>>(0), on_device = std::make_shared<std::atomic<int>>(0);
+  nodes.hooks.on_gradient = [=](ps::WorkerId, size_t, const Tensor& gradient) {
+    ++*(gradient.device().kind == DeviceKind::cpu ? on_host : on_device);
+  };
+  const Trial got = train_on_nodes(nodes, late_backend(1, 2));
+  BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::completed), got.result.failure);
+  BOOST_TEST(*on_host == 0);
+  BOOST_TEST(*on_device == 2 * 4 * nodes.steps);
+}
+
 // From step 6 on each pushes its own of fc2, which no entry calls all_reduce any more; later it comes back.
 BOOST_AUTO_TEST_CASE(APolicyChangesAndComesBack) {
   const Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}, .change = [](ClusterParts& parts) {

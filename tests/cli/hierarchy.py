@@ -30,14 +30,21 @@ class Hierarchy(Cluster):
                  for place, takes in enumerate(("servers", "workers", "workers"))]
         return address, nodes
 
-    def test_two_processes_of_two_workers_train_what_one_of_four_does(self):
+    def trains_what_one_process_does(self, *arguments):
         self.train(*FOUR, run="alone")
-        _, nodes = self.two_by_two()
+        _, nodes = self.two_by_two(*arguments)
         code, out, err = self.ended(self.coordinator)
         self.assertEqual(code, 0, out + err)
         self.assertEqual([self.ended(node)[0] for node in nodes], [0, 0, 0])
         for one, other in zip(self.floats("run"), self.floats("alone"), strict=True):
             self.assertLessEqual(abs(one - other), 1e-5 * max(abs(one), abs(other), 1e-3))
+
+    def test_two_processes_of_two_workers_train_what_one_of_four_does(self):
+        self.trains_what_one_process_does()
+
+    # Where there are fewer than two GPUs a process, they tell each other of none and go on.
+    def test_so_do_processes_that_look_for_devices(self):
+        self.trains_what_one_process_does("parallel.device=auto")
 
     def test_each_process_pushes_and_pulls_once_a_step(self):
         traffic = {}

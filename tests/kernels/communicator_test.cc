@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <numeric>
+#include <thread>
 
 #include <tests/support/gpu.h>
 #include <tests/support/ranks.h>
@@ -325,6 +326,32 @@ BOOST_AUTO_TEST_CASE(AGroupOfProcessesBeginsWithOneRank, TROUPE_GPU_TEST(1)) {
   Tensor t = at.place(values(0, 100));
   BOOST_TEST((*joined)->all_reduce(t, t).has_value());
   BOOST_TEST(at.fetch(t).data<float>()[99] == value(0, 99));
+}
+
+BOOST_AUTO_TEST_CASE(WhoeverWaitsForAGroupOfProcessesMayGiveUp, TROUPE_GPU_TEST(1)) {
+  const auto key = test::gpus().make_group_key();
+  BOOST_TEST_REQUIRE(key.has_value(), key.error().message);
+  int asked = 0;
+  const auto joined = test::gpus().join_group(
+      *key, {.rank = 0, .size = 2, .device = 0, .plan = 42, .given_up = [&] { return ++asked > 10; }});
+  BOOST_TEST_REQUIRE(!joined.has_value());
+  BOOST_TEST((joined.error().kind == ErrorKind::cancelled), joined.error().message);
+}
+
+BOOST_AUTO_TEST_CASE(RanksOfAGroupOfProcessesThatPlanOtherCallsHearIt, TROUPE_GPU_TEST(2)) {
+  const auto key = test::gpus().make_group_key();
+  BOOST_TEST_REQUIRE(key.has_value(), key.error().message);
+  std::vector<std::string> said(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      const GroupSeat seat{.rank = rank, .size = 2, .device = rank, .plan = 17u + static_cast<uint64_t>(rank)};
+      const auto joined = test::gpus().join_group(*key, seat);
+      said[static_cast<size_t>(rank)] = joined ? "joined" : joined.error().message;
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& each : said)
+    BOOST_TEST(each.find("do not plan the same collectives") != std::string::npos, each);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
