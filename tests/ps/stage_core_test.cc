@@ -757,4 +757,44 @@ BOOST_AUTO_TEST_CASE(AnEvaluationIsAFewMicroBatchesAheadOfTheNextStageAtMost) {
   world.faults.clear();
 }
 
+// Their acknowledgements were lost. Kept, they would soon be more than may wait.
+BOOST_AUTO_TEST_CASE(OutputsOfAnEvaluationThatIsOverAreAcknowledgedAndForgotten) {
+  World world(schedule("1f1b", 2, 4), 1);
+  Work test;
+  test.kind = Work::Kind::evaluate;
+  test.range = {0, 0, 4 * 6};
+  world.begin(test);
+  world.run();
+  for (uint32_t micro = 0; micro < 6; ++micro) {
+    const auto effects = world.nodes[1].core->handle(sent(0, 1, outputs(-1, micro, 1)));
+    BOOST_REQUIRE(effects.send.size() == 1u);
+    BOOST_TEST(std::holds_alternative<ActivationAck>(effects.send[0].body));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(WhatAServerSendsAsOutputsIsAFault) {
+  World world(schedule("1f1b", 3, 4), 1);
+  world.begin(train(0));
+  Envelope envelope = sent(0, 1, outputs(0, 0, 1));
+  envelope.from.role = Role::server;
+  world.take(1, world.nodes[1].core->handle(envelope));
+  BOOST_REQUIRE(world.faults.size() == 1u);
+  BOOST_TEST(world.faults[0].find("server 0") != std::string::npos, world.faults[0]);
+}
+
+BOOST_AUTO_TEST_CASE(APartOfATiedGradientThatDoesNotFitIsAFault) {
+  const SampleRange samples{0, 0, 16}, others{0, 1, 16};
+  for (const auto& [range, part, fits] :
+       {std::tuple{samples, one(201), true}, std::tuple{others, one(201), false}, std::tuple{samples, one(201, 2), false},
+        std::tuple{samples, Tensor::zeros({1}, DType::bf16), false}}) {
+    World world(schedule("1f1b", 2, 1), 1, {{0, 1}});
+    world.begin(train(0));
+    world.take(0, world.nodes[0].core->gradient(1, 0, one(1)));
+    Activation activation{Activation::Kind::tied, 0, 0, 0, range, {part}};
+    world.take(0, world.nodes[0].core->handle(sent(1, 0, activation)));
+    BOOST_TEST(world.faults.size() == (fits ? 0u : 1u));
+    if (!fits) BOOST_TEST(world.faults.at(0).find("in the gradient of layer 0") != std::string::npos, world.faults[0]);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
