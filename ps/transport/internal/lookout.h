@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <thread>
 
+#include <troupe/kernels/base/cores.h>
+
 namespace troupe::ps {
 
 /// Looks around for a short while before its thread goes to sleep: to be woken on another core can take ten times as
@@ -12,7 +14,7 @@ namespace troupe::ps {
 class Lookout {
  public:
   /// `limit` 0 or one core: never looks.
-  explicit Lookout(std::chrono::microseconds limit, unsigned cores = std::thread::hardware_concurrency())
+  explicit Lookout(std::chrono::microseconds limit, unsigned cores = usable_cores())
       : limit_(cores > 1 ? limit : std::chrono::microseconds(0)) {}
 
   /// True as soon as `found()` is; false where the thread should sleep, perhaps at once.
