@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include <troupe/actors/nan_source.h>
+#include <troupe/kernels/base/cores.h>
 #include <troupe/kernels/nn/forwarding_source.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -173,8 +173,7 @@ ClusterParts Blueprint::parts() const {
     parts.trace = std::make_shared<Trace>(
         Trace::Options{.first_step = config_.metrics.trace_first_step, .last_step = config_.metrics.trace_last_step});
   parts.bucket_bytes = config_.parallel.bucket_bytes;
-  parts.reduce_threads =
-      static_cast<int>(ps::reduce_threads(config_, static_cast<int64_t>(std::thread::hardware_concurrency())));
+  parts.reduce_threads = static_cast<int>(ps::reduce_threads(config_, usable_cores()));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
   parts.wants_devices = config_.parallel.device != ps::DeviceChoice::cpu;
   if (seats_->backend()->kind() != DeviceKind::cpu)

@@ -1,10 +1,13 @@
 #include <troupe/actors/prompt_mail.h>
 
+#include <limits>
+
 namespace troupe {
 namespace {
 
 // So many messages of its mailbox, then the scheduler goes on with the actor: the thread here has others to serve.
 constexpr size_t kMostMessages = 4;
+constexpr size_t kMostBytes = 128 << 10;
 
 /// Takes the first actor that becomes ready and leaves others to the scheduler.
 class HereUnit final : public caf::execution_unit {
@@ -37,6 +40,10 @@ bool quick(const ps::Message& message) {
 }
 
 }  // namespace
+
+size_t most_bytes_here(caf::actor_system& system) {
+  return system.scheduler().num_workers() > 1 ? kMostBytes : std::numeric_limits<size_t>::max();
+}
 
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope) {
   if (!quick(envelope->body)) return caf::anon_send(to, std::move(envelope));

@@ -8,13 +8,19 @@ namespace troupe {
 /// pulls and their answers), it is run on the calling thread; else the scheduler runs it.
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope);
 
+/// Of the largest message that a thread of the transport should bring to an actor of `system` in this way. Work on large
+/// ones takes so long that the thread should go on receiving, and another wake. Where the scheduler has but one thread it
+/// has no other to wake that would work beside others: then of any message, which also is in the cache here.
+size_t most_bytes_here(caf::actor_system& system);
+
 /// As `attach`, for actors that may run on the transport's threads: their handlers are short.
 template <class Handle>
 void attach_prompt(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {
   const auto to = caf::actor_cast<caf::actor>(actor);
   transport.attach(endpoint,
                    ps::PromptSink([to](ps::EnvelopePtr envelope) { caf::anon_send(to, std::move(envelope)); },
-                                  [to](ps::EnvelopePtr envelope) { deliver_here(to, std::move(envelope)); }));
+                                  [to](ps::EnvelopePtr envelope) { deliver_here(to, std::move(envelope)); },
+                                  most_bytes_here(to.home_system())));
 }
 
 }  // namespace troupe

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <thread>
 
+#include <troupe/kernels/base/cores.h>
+
 namespace troupe {
 
 /// Tells the processor that this thread waits for memory to change.
@@ -20,7 +22,7 @@ inline void pause_briefly() {
 class Lookout {
  public:
   /// `limit` 0 or one core: never looks.
-  explicit Lookout(std::chrono::microseconds limit, unsigned cores = std::thread::hardware_concurrency())
+  explicit Lookout(std::chrono::microseconds limit, unsigned cores = usable_cores())
       : limit_(cores > 1 ? limit : std::chrono::microseconds(0)) {}
 
   /// True as soon as `found()` is; false where the thread should sleep, perhaps at once.

@@ -25,9 +25,6 @@ namespace {
 // Endpoints without a route: those that are joining, and tools that ask.
 constexpr size_t kReturnPaths = 4096;
 
-// Work on larger messages takes so long that the thread which receives should go on, and another wake.
-constexpr size_t kBytesTakenHere = 128 << 10;
-
 Status check_listen(const NetworkOptions& options) {
   if (options.listen.empty() || is_ipc(options.listen)) return {};
   if (const auto tcp = parse_tcp(options.listen); !tcp) return tl::unexpected(tcp.error());
@@ -237,8 +234,8 @@ void NetworkTransport::State::received(Incoming& message) {
   const auto sink = sinks.find(decoded->to);
   if (!sink) return count(traffic.dropped_unattached);
   auto envelope = std::make_shared<const Envelope>(std::move(*decoded));
-  const auto* prompt = message.bytes <= kBytesTakenHere ? sink->target<PromptSink>() : nullptr;
-  if (prompt)
+  const auto* prompt = sink->target<PromptSink>();
+  if (prompt && message.bytes <= prompt->most_bytes())
     prompt->take_here(std::move(envelope));
   else
     (*sink)(std::move(envelope));

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <utility>
 
 #include <troupe/ps/transport/transport.h>
@@ -11,14 +12,18 @@ namespace troupe::ps {
 class PromptSink {
  public:
   using Take = Transport::Sink;
-  PromptSink(Take hand_over, Take take_here) : hand_over_(std::move(hand_over)), take_here_(std::move(take_here)) {}
+  /// Messages of more than `most_bytes` are only handed over.
+  PromptSink(Take hand_over, Take take_here, size_t most_bytes)
+      : hand_over_(std::move(hand_over)), take_here_(std::move(take_here)), most_bytes_(most_bytes) {}
 
   void operator()(EnvelopePtr envelope) const { hand_over_(std::move(envelope)); }
   /// For a thread that holds no lock and has time.
   void take_here(EnvelopePtr envelope) const { take_here_(std::move(envelope)); }
+  size_t most_bytes() const { return most_bytes_; }
 
  private:
   Take hand_over_, take_here_;
+  size_t most_bytes_;
 };
 
 }  // namespace troupe::ps

@@ -60,6 +60,20 @@ BOOST_AUTO_TEST_CASE(AnActorThatWaitsTakesAPushOnTheThreadThatBringsIt) {
   BOOST_TEST(taken_here);
 }
 
+BOOST_AUTO_TEST_CASE(OnlyWhereTheSchedulerHasOneThreadAreLargeMessagesTakenHere) {
+  constexpr size_t kLarge = 16 << 20, kSmall = 4 << 10;
+  const auto limit_with = [](int64_t threads) {
+    caf::actor_system_config config;
+    config.set("scheduler.policy", caf::atom("sharing"));
+    config.set("scheduler.max-threads", threads);
+    caf::actor_system system(config);
+    return most_bytes_here(system);
+  };
+  BOOST_TEST(limit_with(1) > kLarge);
+  BOOST_TEST(limit_with(2) < kLarge);
+  BOOST_TEST(limit_with(2) >= kSmall);
+}
+
 BOOST_AUTO_TEST_CASE(WhatIsNotOfTheStepsTrafficIsLeftToTheScheduler) {
   std::promise<std::thread::id> taken;
   auto by = taken.get_future();

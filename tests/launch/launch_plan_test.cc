@@ -11,7 +11,7 @@ BOOST_AUTO_TEST_SUITE(launch_plan)
 
 namespace {
 
-const std::vector<int> kCores = {0, 1};
+const std::vector<int> kCores = {0, 1, 2};
 
 LaunchRequest request() {
   LaunchRequest request;
@@ -38,17 +38,34 @@ BOOST_AUTO_TEST_CASE(ProcessesOfThisMachineMeetOnItsLoopback) {
              "/opt/troupe node --join ADDRESS --place 1 --death-fd 3\n");
 }
 
-BOOST_AUTO_TEST_CASE(MoreProcessesThanCoresKeepToOneEachInTurns) {
-  const LaunchPlan plan = plan_here(request(), 4, {3, 5});
+namespace {
+
+/// What each process keeps to; "" where it keeps to none.
+std::vector<std::string> cores_of(const LaunchPlan& plan) {
   std::vector<std::string> cores;
   for (const NodePlan& node : plan.nodes) {
     const auto words = plan.node(node, "a:1").argv;
     const auto option = std::ranges::find(words, "--core");
-    BOOST_REQUIRE((words.end() - option == 2));
-    cores.push_back(words.back());
+    cores.push_back(option == words.end() ? "" : *std::next(option));
   }
+  return cores;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(MoreProcessesThanCoresKeepToOneEachInTurns) {
   const std::vector<std::string> expected = {"3", "5", "3", "5"};
-  BOOST_TEST(cores == expected, boost::test_tools::per_element());
+  BOOST_TEST(cores_of(plan_here(request(), 4, {3, 5})) == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(AsManyProcessesAsCoresKeepToOneEach) {
+  const std::vector<std::string> expected = {"3", "5"};
+  BOOST_TEST(cores_of(plan_here(request(), 2, {3, 5})) == expected, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(FewerProcessesThanCoresRunWhereTheyLike) {
+  const std::vector<std::string> expected = {"", ""};
+  BOOST_TEST(cores_of(plan_here(request(), 2, {3, 5, 7})) == expected, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(ARecoveredCoordinatorListensAtTheSameAddress) {

@@ -132,7 +132,7 @@ void send_every_kind(const std::string& listen_worker, const std::string& listen
 BOOST_AUTO_TEST_CASE(WhatIsSmallAndComesFromOutsideMayBeDoneOnTheTransportsThread) {
   auto worker = open({}), server = open({});
   Inbox handed_over, taken_here;
-  server->attach(kServer, PromptSink(handed_over.sink(), taken_here.sink()));
+  server->attach(kServer, PromptSink(handed_over.sink(), taken_here.sink(), 128 << 10));
   connect({{worker, {kWorker}}, {server, {kServer}}});
   worker->send(pull(kServer));
   BOOST_TEST(taken_here.wait(1).size() == 1u);

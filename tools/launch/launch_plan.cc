@@ -76,7 +76,7 @@ Command local_node(const LaunchRequest& request, const NodePlan& node, const std
 LaunchPlan plan_here(const LaunchRequest& request, int processes, const std::vector<int>& cores) {
   LaunchPlan plan = with_coordinator(request, processes);
   for (int place = 0; place < processes; ++place) plan.nodes.push_back({place, this_host()});
-  const bool bind = !cores.empty() && cores.size() < static_cast<size_t>(processes);
+  const bool bind = !cores.empty() && cores.size() <= static_cast<size_t>(processes);
   plan.node = [request, cores, bind](const NodePlan& node, const std::string& address) {
     Command command = local_node(request, node, address);
     const size_t turn = static_cast<size_t>(node.place) % std::max<size_t>(1, cores.size());

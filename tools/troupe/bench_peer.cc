@@ -161,7 +161,7 @@ struct BenchPeer::Impl {
   Options options;
   pid_t child = -1;
   int child_input = -1;
-  SystemConfig config{2};
+  SystemConfig config{0};  // no servers here
   caf::actor_system system{config};
   std::shared_ptr<ps::NetworkTransport> network;
   caf::actor worker;

@@ -1,6 +1,6 @@
 #include <stdexcept>
-#include <thread>
 
+#include <troupe/kernels/base/cores.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 #include <troupe/ps/config/run_config.h>
@@ -92,7 +92,7 @@ Result<ClusterParts> parts_of(const ps::RunConfig& config) {
   const auto threads = static_cast<int>(config.parallel.threads_per_worker);
   parts.threads_per_worker = threads;
   parts.bucket_bytes = config.parallel.bucket_bytes;
-  parts.reduce_threads = static_cast<int>(ps::reduce_threads(config, std::thread::hardware_concurrency()));
+  parts.reduce_threads = static_cast<int>(ps::reduce_threads(config, usable_cores()));
   const DType storage = ps::storage_type(config.precision);
   parts.source = [model, sets = *data, threads, storage](ps::WorkerId) {
     return std::make_unique<nn::ModelSource>(model, sets.train, sets.test, threads, storage);

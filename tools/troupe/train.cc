@@ -261,8 +261,10 @@ int train_in_processes(const TrainArguments& arguments, const ps::RunConfig& con
   launch.network = arguments.network;
   auto prepared = prepare_launch(launch, config);
   if (!prepared) return report(prepared.error());
+  // A worker of several threads wants more than one core.
+  const auto cores = config.parallel.threads_per_worker > 1 ? std::vector<int>{} : launch::usable_cores();
   return run_launch(std::move(*prepared), launch.dry_run, [&](const launch::LaunchRequest& request) {
-    return launch::plan_here(request, static_cast<int>(arguments.processes), launch::usable_cores());
+    return launch::plan_here(request, static_cast<int>(arguments.processes), cores);
   });
 }
 

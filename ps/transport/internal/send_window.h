@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -8,15 +9,23 @@
 namespace troupe::ps {
 
 /// How much of one peer's traffic ZeroMQ holds at once: little, so that an urgent message that comes later still
-/// overtakes what waits in the SendQueue. ZeroMQ gives back as it writes messages to the connection.
-/// Thread-safe.
+/// overtakes what waits in the SendQueue. ZeroMQ gives back as it writes messages to the connection. Where it had
+/// written all before more could be brought, the connection is faster than the window is wide: it doubles, up to
+/// `kMostTimes` its first width. A slow one never runs dry, and its window stays small. Thread-safe.
 class SendWindow {
  public:
-  SendWindow(size_t bytes, std::shared_ptr<Bell> bell) : limit_(bytes), bell_(std::move(bell)) {}
+  static constexpr size_t kMostTimes = 16;
+
+  SendWindow(size_t bytes, std::shared_ptr<Bell> bell)
+      : limit_(bytes), most_(bytes * kMostTimes), bell_(std::move(bell)) {}
 
   /// One message more may go, whatever its size.
-  bool open() const { return held_.load() < limit_; }
-  void take(size_t bytes) { held_.fetch_add(bytes); }
+  bool open() const { return held_.load() < limit_.load(); }
+  /// One caller at a time.
+  void take(size_t bytes) {
+    const bool was_full = was_full_.exchange(false);
+    if (held_.fetch_add(bytes) == 0 && was_full) limit_ = std::min(most_, limit_.load() * 2);
+  }
   /// From any thread, ZeroMQ's among them.
   void give_back(size_t bytes) {
     held_.fetch_sub(bytes);
@@ -24,15 +33,17 @@ class SendWindow {
   }
   /// Something waits: rings the bell as soon as the window is open, which may be at once.
   void want() {
+    was_full_.store(true);
     wanted_.store(true);
     if (open() && wanted_.exchange(false)) bell_->ring();
   }
   size_t held_bytes() const { return held_.load(); }
 
  private:
-  const size_t limit_;
+  std::atomic<size_t> limit_;
+  const size_t most_;
   std::atomic<size_t> held_{0};
-  std::atomic<bool> wanted_{false};
+  std::atomic<bool> wanted_{false}, was_full_{false};
   std::shared_ptr<Bell> bell_;
 };
 
