@@ -15,7 +15,6 @@ inline void pause_briefly() {
 #endif
 }
 
-
 /// Looks around for a short while before its thread goes to sleep: to be woken on another core can take ten times as
 /// long as what came needs. It looks only where that has paid: each time that nothing came it stays away twice as
 /// often, and it steps aside for any thread that wants its core. Not thread-safe.
