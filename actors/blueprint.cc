@@ -50,6 +50,9 @@ Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig&
   auto seats = DeviceSeats::choose(config.config, config.sources, spread);
   if (!seats) return tl::unexpected<Error>(seats.error());
   made->seats_ = std::move(*seats);
+  auto servers = server_backend(config.config, config.sources);
+  if (!servers) return tl::unexpected<Error>(servers.error());
+  made->server_backend_ = std::move(*servers);
   TROUPE_TRY(made->load());
   TROUPE_TRY(made->choose());
   return std::shared_ptr<const Blueprint>(std::move(made));
@@ -150,6 +153,13 @@ Result<std::vector<ps::LayerCost>> Blueprint::layer_costs() const {
   return costs;
 }
 
+std::string Blueprint::device_note() const {
+  if (!server_backend_) return seats_->note();
+  const size_t devices = server_backend_->devices().size();
+  return cat(seats_->note(), seats_->note().empty() ? "" : "; ", "servers keep parameters and optimizer state on ", devices,
+             devices == 1 ? " GPU" : " GPUs");
+}
+
 ClusterParts Blueprint::parts() const {
   ClusterParts parts;
   const auto self = shared_from_this();
@@ -165,9 +175,16 @@ ClusterParts Blueprint::parts() const {
   parts.bucket_bytes = config_.parallel.bucket_bytes;
   parts.reduce_threads = static_cast<int>(ps::reduce_threads(config_, usable_cores()));
   parts.source = [self](ps::WorkerId worker) { return self->source(worker); };
+  parts.wants_devices = config_.parallel.device != ps::DeviceChoice::cpu;
   if (seats_->backend()->kind() != DeviceKind::cpu)
     parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
                                 optimizer_options_};
+  if (server_backend_)
+    parts.server_devices = DeviceParts{server_backend_,
+                                       [devices = server_backend_->devices().size()](ps::ServerId server) -> Result<int> {
+                                         return static_cast<int>(server % devices);
+                                       },
+                                       optimizer_options_};
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.
@@ -181,6 +198,18 @@ ClusterParts Blueprint::parts() const {
   return parts;
 }
 
+nn::LaunchOptions Blueprint::launches(ps::WorkerId worker) const {
+  return {config_.parallel.launch_graphs, [self = shared_from_this(), worker](const std::string& note) {
+            std::lock_guard lock(self->mutex_);
+            self->worker_notes_.push_back(cat("worker ", worker, ": ", note));
+          }};
+}
+
+std::vector<std::string> Blueprint::take_worker_notes() const {
+  std::lock_guard lock(mutex_);
+  return std::exchange(worker_notes_, {});
+}
+
 std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   StreamOptions options;
   options.threads = static_cast<int>(config_.parallel.threads_per_worker);
@@ -189,7 +218,7 @@ std::unique_ptr<GradientSource> Blueprint::source(ps::WorkerId worker) const {
   if (!device) throw std::runtime_error(device.error().message);
   options.device = *device;
   auto made = nn::ModelSource::make(model_, data_.train, data_.test, seats_->backend(), options,
-                                    ps::storage_type(config_.precision));
+                                    ps::storage_type(config_.precision), launches(worker));
   if (!made) throw std::runtime_error(made.error().message);
   std::unique_ptr<GradientSource> source = std::move(*made);
   if (config_.debug.nan_at_step >= 0 && worker == config_.debug.nan_worker)

@@ -1,10 +1,13 @@
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include <troupe/actors/cluster_parts.h>
 #include <troupe/actors/device_seats.h>
 #include <troupe/kernels/nn/model.h>
+#include <troupe/kernels/nn/model_source.h>
 #include <troupe/ps/checkpoint/checkpoint.h>
 #include <troupe/ps/config/load.h>
 #include <troupe/ps/data/load_dataset.h>
@@ -30,8 +33,10 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
 
   const ps::RunConfig& config() const { return config_; }
   const ps::Sources& sources() const { return sources_; }
-  /// What workers compute on, for the log; empty where that is no question.
-  const std::string& device_note() const { return seats_->note(); }
+  /// What workers compute on and servers live on, for the log; empty where that is no question.
+  std::string device_note() const;
+  /// What workers said of their devices since the last call, a sentence each.
+  std::vector<std::string> take_worker_notes() const;
   /// With the total of steps that its schedule ends with.
   const ps::OptimizerOptions& optimizer() const { return optimizer_options_; }
 
@@ -44,6 +49,7 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   Result<std::vector<ps::LayerCost>> layer_costs() const;
   std::unique_ptr<StageSource> stage_source(ps::WorkerId worker) const;
   std::unique_ptr<GradientSource> source(ps::WorkerId worker) const;
+  nn::LaunchOptions launches(ps::WorkerId worker) const;
 
   ps::RunConfig config_;
   ps::Sources sources_;
@@ -51,6 +57,9 @@ class Blueprint : public std::enable_shared_from_this<Blueprint> {
   std::shared_ptr<const nn::Model> model_;
   std::vector<Tensor> weights_;  ///< to begin from, by layer; empty: random
   std::shared_ptr<DeviceSeats> seats_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::string> worker_notes_;  ///< with `mutex_`
+  std::shared_ptr<Backend> server_backend_;  ///< null: servers keep parameters in host memory
   ps::OptimizerOptions optimizer_options_;
   std::shared_ptr<const ps::Optimizer> optimizer_;
   ps::CoordinatorOptions coordinator_;

@@ -37,11 +37,12 @@ struct SlowDown {
   std::chrono::microseconds extra{0};   ///< and this much longer
 };
 
-/// Devices that workers compute on, each on its own: where all_reduce layers are summed and updated. A worker's source then
-/// takes weights on its device, too, and leaves the gradients of those layers there, as nn::ModelSource does.
+/// Devices of workers or of servers. Workers compute on them, each on its own, and that is where all_reduce layers are summed
+/// and updated: a worker's source then takes weights on its device, too, and leaves the gradients of those layers there, as
+/// nn::ModelSource does. Servers hold parameters and optimizer state on them (ps/param/shard_device.h).
 struct DeviceParts {
   std::shared_ptr<Backend> backend;                   ///< that has ops::UpdateOps
-  std::function<Result<int>(ps::WorkerId)> seat;      ///< which device a worker's source is on
+  std::function<Result<int>(uint32_t)> seat;          ///< which device a worker's source, or a server, is on
   ps::OptimizerOptions optimizer;                     ///< what ClusterParts::optimizer was made of
 };
 
@@ -67,7 +68,7 @@ struct ClusterParts {
   bool shuffle = true;
   std::function<SlowDown(ps::WorkerId)> slow_down;
 
-  /// Queues for long work. `use` is "compute", "reduce", "collective", "log" or "checkpoint"; they finish
+  /// Queues for long work. `use` is "compute", "reduce", "collective", "log", "shard" or "checkpoint"; they finish
   /// as make_actor_queue's do. [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
@@ -75,6 +76,9 @@ struct ClusterParts {
   /// where there are some, else a LocalGroup, which holds one copy for all]
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
   std::optional<DeviceParts> devices;   ///< [workers compute on the CPU]
+  std::optional<DeviceParts> server_devices;  ///< [servers' parameters and optimizer state lie in host memory]
+  bool wants_devices = false;           ///< other workers of the run may have some
+  bool spread = false;                  ///< the run lives in several processes
   int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
   int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute
   std::function<std::shared_ptr<ps::ShardStore>(ps::ServerId)> store;  ///< [keeps nothing]

@@ -1,7 +1,5 @@
 #include <troupe/actors/combine_pushes.h>
 
-#include <set>
-
 #include <troupe/actors/actor_queue.h>
 #include <troupe/ps/param/layer_names.h>
 #include <troupe/ps/transport/combining_transport.h>
@@ -16,16 +14,22 @@ void add_all_reduced(std::set<ps::LayerId>& layers, const std::vector<ps::Policy
 
 }  // namespace
 
-std::shared_ptr<ps::Transport> combine_pushes(caf::actor_system& system, std::shared_ptr<ps::Transport> next,
-                                              const ps::CoordinatorOptions& options) {
+std::set<ps::LayerId> ever_all_reduced(const ps::CoordinatorOptions& options) {
   std::set<ps::LayerId> layers;
   add_all_reduced(layers, options.policies);
   for (const ps::PolicyChange& change : options.changes)
     if (const auto later = ps::resolve_policies(ps::layer_names(options.layers), change.rules))
       add_all_reduced(layers, *later);
+  return layers;
+}
+
+std::shared_ptr<ps::Transport> combine_pushes(caf::actor_system& system, std::shared_ptr<ps::Transport> next,
+                                              const ps::CoordinatorOptions& options, bool devices) {
+  const std::set<ps::LayerId> layers = ever_all_reduced(options);
   if (layers.empty()) return next;
   ps::CombiningOptions combining;
   combining.combines = [layers](ps::LayerId layer) { return layers.contains(layer); };
+  combining.pushes = !devices;
   combining.later = [queue = make_actor_queue(system, "combine")](std::function<void()> sum) {
     queue->submit(std::move(sum));
   };

@@ -1,24 +1,21 @@
 #include <troupe/actors/device_reducer.h>
 
+#include <map>
 #include <stdexcept>
 
 #include <troupe/actors/measure.h>
+#include <troupe/actors/packed_bucket.h>
 
 namespace troupe {
 namespace {
 
 using Joined = std::shared_ptr<Communicator>;
 
-// Views begin on cache lines, so that kernels read and write them in wide pieces.
-int64_t padded(int64_t count) {
-  constexpr int64_t kLineElements = 16;
-  return (count + kLineElements - 1) / kLineElements * kLineElements;
-}
-
 /// What the queue's tasks share, and they alone use.
 struct Shared {
   DeviceReducerParts parts;
   Joined group;  ///< once joined
+  std::map<ps::LayerId, Tensor> before = {};  ///< by layer: the values that its last step began with
 
   Status join() {
     if (group) return {};
@@ -55,28 +52,28 @@ struct Shared {
   /// The sums of the bucket's gradients, one a task: views of one piece of memory.
   Result<std::vector<Tensor>> sums(const ps::Bucket& bucket) {
     TROUPE_TRY(join());
-    int64_t total = 0;
-    for (const ps::Reduce& task : bucket) total += padded(task.gradient.count());
-    Tensor packed = empty(
-        {total}, cat("a bucket of ", total, " gradients from layer ", parts.layers[bucket.front().layer].name, " on"));
-    std::vector<Tensor> views;
-    int64_t at = 0;
-    for (const ps::Reduce& task : bucket) {
-      views.push_back(packed.view(at, {task.gradient.count()}));
-      stream().copy(task.gradient, views.back());
-      at += padded(task.gradient.count());
-    }
-    TROUPE_TRY(group->all_reduce(packed, packed));
-    return views;
+    PackedBucket packed = pack(stream(), bucket, parts.layers);
+    TROUPE_TRY(group->all_reduce(packed.all, packed.all));
+    return std::move(packed.gradients);
+  }
+
+  /// The values before `now`, where nobody has them any more. So a layer's values lie in two places in turn, and steps that
+  /// were captured there can be replayed (nn/graph_choice.h).
+  Tensor place_for(const Tensor& now, ps::LayerId layer) {
+    Tensor place = std::exchange(before[layer], now);
+    if (place && place.buffer().use_count() == 1 && place.device() == stream().device()) return place;
+    return empty(now.shape(), state_of(layer));
   }
 
   /// Submits the step; a running step may read the old values.
-  ps::SliceState updated(const ps::ApplyLocal& task, const Tensor& sum) const {
+  ps::SliceState updated(const ps::ApplyLocal& task, const Tensor& sum) {
     ps::SliceState after = task.local;
-    after.values = copy(task.local.values, state_of(task.layer));
+    after.values = place_for(task.local.values, task.layer);
+    stream().copy(task.local.values, after.values);
     for (Tensor& state : after.state) state = on_device(state, state_of(task.layer));
+    const LayerSpec& layer = parts.layers[task.layer];
     parts.optimizer.apply(
-        stream(), parts.layers[task.layer],
+        stream(), ps::segments_of(layer, 0, layer.count),
         {sum, after.values, after.state, task.gradient_scale, task.clip_scale, task.schedule_step, task.local.updates});
     ++after.updates;
     return after;
@@ -135,7 +132,9 @@ struct Shared {
 class DeviceReducer final : public Reducer {
  public:
   explicit DeviceReducer(DeviceReducerParts parts)
-      : queue_(std::move(parts.queue)), shared_(std::make_shared<Shared>(Shared{std::move(parts), {}})) {}
+      : meter_(parts.backend, parts.device, parts.layers, parts.norm),
+        queue_(std::move(parts.queue)),
+        shared_(std::make_shared<Shared>(Shared{std::move(parts), {}})) {}
 
   void reduce(ps::Bucket bucket, Report report) override {
     const std::string what = cat("all-reduce of ", bucket.size(), " layers from ",
@@ -155,20 +154,7 @@ class DeviceReducer final : public Reducer {
   }
 
   std::pair<double, bool> measure(ps::LayerId layer, const Tensor& gradient) override {
-    const DeviceReducerParts& parts = shared_->parts;
-    if (!measuring_) {
-      StreamOptions options;
-      options.device = parts.device;
-      auto made = parts.backend->make_stream(options);
-      if (!made) throw std::runtime_error(made.error().message);
-      measuring_ = std::move(*made);
-    }
-    try {
-      return troupe::measure(*measuring_, parts.backend->ops(), parts.layers[layer], gradient, parts.norm);
-    } catch (const std::bad_alloc& e) {
-      throw std::runtime_error(
-          cat("no memory for measuring the gradient of layer ", parts.layers[layer].name, ": ", e.what()));
-    }
+    return meter_.measure(layer, gradient);
   }
 
   void abort(const std::string& reason) override { shared_->parts.abort(reason); }
@@ -190,11 +176,11 @@ class DeviceReducer final : public Reducer {
     });
   }
 
+  DeviceMeter meter_;  ///< the compute queue's
   // Held here alone: a task that held its queue would drop it on the queue's own thread, when the actors' system may
   // have ended.
   const std::shared_ptr<Executor> queue_;
   const std::shared_ptr<Shared> shared_;
-  std::unique_ptr<Stream> measuring_;  ///< the compute queue's
 };
 
 }  // namespace

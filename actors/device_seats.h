@@ -37,4 +37,8 @@ class DeviceSeats {
   std::map<ps::WorkerId, int> seats_;
 };
 
+/// Where servers of this process keep parameters and optimizer state, as `[parallel] server_device` says: null for host
+/// memory. What is missing for "cuda" is an error that names it.
+Result<std::shared_ptr<Backend>> server_backend(const ps::RunConfig& config, const ps::Sources& sources);
+
 }  // namespace troupe

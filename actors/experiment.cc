@@ -39,7 +39,8 @@ struct Experiment::Impl {
   bool nothing_left = false;                 ///< the run that is resumed has come to its end
   ClusterParts parts;
   std::string resumed_from;
-  Before before;
+  Before before;              ///< this process
+  Before resumed;             ///< the checkpoint that the run went on from
   double seconds_before = 0;  ///< by processes that coordinated this run before this one
   std::shared_ptr<ps::RunLock> lock;
   std::shared_ptr<ps::JournalFolder> journal;
@@ -174,6 +175,7 @@ Status Experiment::Impl::plan_steps() {
   before.steps = dealt.lockstep ? c.resume->step : before.samples / dealt.global_batch;
   // On demand the last step need not be a whole batch.
   if (dealer->done()) before.steps = std::max(before.steps, total_steps);
+  resumed = before;
   if (options.recovery) return {};
   notes.push_back(cat("resuming from ", resumed_from, " at step ", before.steps));
   nothing_left = dealer->done();
@@ -422,6 +424,8 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   }
   const ps::RunResult result = run->wait();
   ps::RunSummary summary = ps::summarize(result, seconds_before + reporter->seconds());
+  summary.samples += resumed.samples;
+  summary.seconds += resumed.seconds;
   summary.name = config().run.name;
   summary.lines_lost = reporter->lines_lost() + log->failures();
   std::unique_ptr<Run> over;
@@ -430,6 +434,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     over = std::move(run);
   }
   over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  for (const std::string& note : blueprint->take_worker_notes()) log->write(ps::LogLevel::info, "coordinator", note);
   write_trace();
   conclude(summary);
   if (!summary.error.empty()) log->write(ps::LogLevel::error, "coordinator", summary.error);

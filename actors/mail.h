@@ -53,6 +53,15 @@ struct ApplyDone {
 struct FetchDone {
   std::vector<std::pair<ps::LayerId, ps::SliceState>> layers;
 };
+/// What MakeGroup and JoinGroup asked for: the id that was made, or is being joined with; and the joined group.
+struct GroupKnown {
+  ps::Generation generation = 0;
+  std::string id;
+};
+struct GroupJoined {
+  ps::Generation generation = 0;
+  ps::Step from = 0;
+};
 /// A stage's: its own tasks, each with what it gave and how long it took.
 struct StageTaskDone {
   ps::StageTask task;
@@ -66,22 +75,33 @@ struct StageSum {
   ps::LayerId layer = 0;
   Tensor sum;
 };
+/// Rows that a piece of work reads of the layers by rows, by layer.
+struct RowsDone {
+  uint64_t work = 0;  ///< its number
+  std::vector<Tensor> rows;
+};
 struct TaskFailed {
   std::string what;
 };
-using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, StageTaskDone,
-                              StageSum, TaskFailed>;
+using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, GroupKnown,
+                              GroupJoined, ps::HostSum, StageTaskDone, StageSum, RowsDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
-/// What a server hears from the executor that made its store's events safe, and a replica from the node that has it
-/// become the server.
+/// What a server hears from the executor that made its store's events safe, from the device and the queue of a shard that
+/// lives on one (serving.h), and a replica from the node that has it become the server.
 struct CommitDone {
   Status status;
+};
+struct DeviceDone {
+  Status status;
+};
+struct ServingOver {
+  std::string why;  ///< empty: it was replaced
 };
 struct TakeOver {
   ps::Endpoint server;
 };
-using ServerControl = std::variant<CommitDone, TakeOver>;
+using ServerControl = std::variant<CommitDone, DeviceDone, ServingOver, TakeOver>;
 using ServerControlPtr = std::shared_ptr<const ServerControl>;
 
 /// What whoever writes and reads checkpoints tells the coordinator, and what a program asks of it.

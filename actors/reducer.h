@@ -31,6 +31,15 @@ class Reducer {
   virtual void fetch(ps::Fetch task, Report report) {
     TROUPE_CHECK(!report, task.layers.size(), " layers on a device, of a group of the CPU");
   }
+  /// The group of a host's devices, which may be in several processes: GroupKnown; GroupKnown and GroupJoined, or nothing
+  /// where it has been left since; and what LeaveGroup says. Asked only of those that have such a group.
+  virtual void make_group(ps::MakeGroup task, Report report) {
+    TROUPE_CHECK(!report, "no group can be made in generation ", task.generation);
+  }
+  virtual void join_group(ps::JoinGroup task, Report report) {
+    TROUPE_CHECK(!report, "no group can be joined in generation ", task.generation);
+  }
+  virtual void leave_group(Report report) { TROUPE_CHECK(!report, "no group can be left"); }
   /// The compute queue has done its backward pass: it may work on what is to be reduced.
   virtual void help() {}
   /// Nothing more is reported to anybody; for a worker that ends, whom the others cannot do without.

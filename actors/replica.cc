@@ -1,5 +1,7 @@
 #include <troupe/actors/replica.h>
 
+#include <stdexcept>
+
 #include <troupe/actors/serving.h>
 
 // States:
@@ -35,6 +37,17 @@ void take(Self self, const ps::EnvelopePtr& envelope) {
   }
 }
 
+// The twin's shard, or one on the device that goes on from it.
+std::function<std::unique_ptr<ps::Shard>(const ps::ShardOptions&)> made_from(std::shared_ptr<ps::Shard> twin,
+                                                                             ps::Shard::InitialState initial,
+                                                                             std::shared_ptr<ps::ShardStore> store) {
+  return [twin, initial = std::move(initial), store = std::move(store)](const ps::ShardOptions& options) {
+    auto made = ps::Shard::make_from(twin->image(), options, store, initial);
+    if (!made) throw std::runtime_error(cat("the replica's image cannot be: ", made.error().message));
+    return std::move(*made);
+  };
+}
+
 void begin_serving(Self self, const ps::Endpoint& server) {
   ReplicaState& state = self->state;
   ServerParts parts = state.parts.successor(server);
@@ -45,7 +58,7 @@ void begin_serving(Self self, const ps::Endpoint& server) {
     self->quit(caf::make_error(caf::sec::runtime_error, shard.error().message));
     return;
   }
-  parts.shard = std::move(*shard);
+  parts.make_shard = made_from(std::move(*shard), state.parts.options.initial, parts.store);
   parts.since = state.core->generation();
   state.serving = std::make_unique<Serving>(std::move(parts));
 }
@@ -54,8 +67,7 @@ void obey(Self self, const ServerControl& control) {
   if (const auto* takes_over = std::get_if<TakeOver>(&control)) {
     if (!self->state.serving) begin_serving(self, takes_over->server);
   } else if (self->state.serving) {
-    const Status& status = std::get<CommitDone>(control).status;
-    if (!self->state.serving->committed(status, caf::actor_cast<caf::actor>(self))) self->quit();
+    if (!self->state.serving->obey(control, caf::actor_cast<caf::actor>(self))) self->quit();
   }
 }
 

@@ -26,8 +26,7 @@ ServerActor::behavior_type server(Self self, std::shared_ptr<ServerParts> parts)
         if (!self->state.serving->take(envelope, caf::actor_cast<caf::actor>(self))) self->quit();
       },
       [self](const ServerControlPtr& control) {
-        const auto* done = std::get_if<CommitDone>(control.get());
-        if (done && !self->state.serving->committed(done->status, caf::actor_cast<caf::actor>(self))) self->quit();
+        if (!self->state.serving->obey(*control, caf::actor_cast<caf::actor>(self))) self->quit();
       },
       [self](tick_atom) {
         self->state.serving->tick(caf::actor_cast<caf::actor>(self));

@@ -2,18 +2,28 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include <troupe/actors/mail.h>
 #include <troupe/kernels/base/trace.h>
 #include <troupe/kernels/tensor/executor.h>
 #include <troupe/ps/param/shard.h>
+#include <troupe/ps/param/shard_device.h>
 
 namespace troupe {
 
+/// A device for a shard, and the queue that everything of that shard runs on.
+struct ServerDevice {
+  std::function<Result<std::shared_ptr<ps::ShardDevice>>()> open;  ///< called on the queue: it may take seconds
+  std::shared_ptr<Executor> queue;                                 ///< this server's alone
+};
+
 struct ServerParts {
-  ps::ShardOptions options;
-  std::unique_ptr<ps::Shard> shard;
+  ps::ShardOptions options;  ///< `device` is filled in
+  /// Called once, where the shard will be used. May throw.
+  std::function<std::unique_ptr<ps::Shard>(const ps::ShardOptions&)> make_shard;
   std::shared_ptr<ps::ShardStore> store;  ///< the shard's
+  std::optional<ServerDevice> device;     ///< [the shard lives in host memory]
   ps::Generation since = 0;               ///< of the order to start it: no coordinator of an older one is heeded
   std::shared_ptr<ps::Transport> transport;
   std::chrono::milliseconds retry_interval{0};  ///< 0: never

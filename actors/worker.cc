@@ -8,6 +8,7 @@
 #include <troupe/actors/prompt_mail.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/metrics/trace_flow.h>
+#include <troupe/ps/param/rows.h>
 
 // States (WorkerCore's, seen from the mailbox):
 //
@@ -131,6 +132,20 @@ void run(Self self, const ps::Prepare& task) {
   });
 }
 
+void run(Self self, const ps::FindRows& task) {
+  submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report& report) {
+    const Span span(computer->track, "find rows", task.work.step);
+    const auto begin = Clock::now();
+    GradientSource& source = *computer->source;
+    RowsDone done{task.work.number, std::vector<Tensor>(source.layers().size())};
+    const Batch batch = computer->batch(task.work);
+    for (size_t layer = 0; layer < done.rows.size(); ++layer)
+      if (ps::by_rows(source.layers()[layer])) done.rows[layer] = source.rows(batch, layer);
+    computer->running.computing += Clock::now() - begin;
+    report(std::move(done));
+  });
+}
+
 void run(Self self, const ps::Forward& task) {
   if (self->state.stage) return;  // begins when all weights are there
   submit(self, *self->state.parts.compute,
@@ -192,6 +207,7 @@ void run(Self self, const ps::Backward& task) {
            std::optional<Span> span(std::in_place, c.track, "backward", step);
            const auto begin = Clock::now();
            Outlet outlet(c, task, reducer, report);
+           c.source->leave_on_device(task.stay);
            const StepStats stats =
                c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
                  outlet.take(layer, std::move(gradient));
@@ -233,6 +249,12 @@ void run(Self self, const ps::ApplyLocal& task) { reducer_of(self).apply(task, r
 
 void run(Self self, const ps::Fetch& task) { reducer_of(self).fetch(task, reporter(self)); }
 
+void run(Self self, const ps::MakeGroup& task) { reducer_of(self).make_group(task, reporter(self)); }
+
+void run(Self self, const ps::JoinGroup& task) { reducer_of(self).join_group(task, reporter(self)); }
+
+void run(Self self, const ps::LeaveGroup&) { reducer_of(self).leave_group(reporter(self)); }
+
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
@@ -259,8 +281,12 @@ struct TaskHandler {
     for (const auto& [layer, local] : d.layers) carry(self, core().applied_locally(d.step, layer, local));
   }
   void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
+  void operator()(const ps::HostSum& d) const { carry(self, core().summed_on_host(d)); }
+  void operator()(const GroupKnown& d) const { carry(self, core().group_known(d.generation, d.id)); }
+  void operator()(const GroupJoined& d) const { carry(self, core().group_joined(d.generation, d.from)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
   void operator()(const StageSum& d) const { send(self, self->state.stage->done(d)); }
+  void operator()(const RowsDone& d) const { carry(self, core().rows_found(d.work, d.rows)); }
   void operator()(const TaskFailed& d) const { self->quit(caf::make_error(caf::sec::runtime_error, d.what)); }
 };
 

@@ -3,7 +3,9 @@
 #include <stdexcept>
 
 #include <troupe/actors/actor_queue.h>
+#include <troupe/actors/combine_pushes.h>
 #include <troupe/actors/device_reducer.h>
+#include <troupe/actors/host_reducer.h>
 #include <troupe/actors/own_copy_reducer.h>
 #include <troupe/actors/replica.h>
 #include <troupe/actors/worker.h>
@@ -45,6 +47,30 @@ std::shared_ptr<Reducer> device_reducer(const ClusterParts& parts, const ps::End
                             .track = {}};
   if (parts.trace) device.track = parts.trace->track(cat("worker ", who.index, " reduce"));
   return make_device_reducer(std::move(device));
+}
+
+std::unique_ptr<ps::Shard> from_image(const ps::ShardImage& image, const ps::ShardOptions& options,
+                                      std::shared_ptr<ps::ShardStore> store, ps::Shard::InitialState initial) {
+  auto shard = ps::Shard::make_from(image, options, std::move(store), std::move(initial));
+  if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
+  return std::move(*shard);
+}
+
+// Until a lost process is noticed, replaced or done without, and whoever follows it has started.
+std::chrono::milliseconds patience_of(const ps::RosterOptions& roster) {
+  return std::chrono::milliseconds(roster.lease_ms + roster.replace_ms + roster.start_timeout_ms);
+}
+
+std::shared_ptr<Reducer> host_reducer(const ClusterParts& parts, const ps::Endpoint& who) {
+  HostReducerParts host{.backend = parts.devices->backend,
+                        .device = device_of(parts, who.index),
+                        .queue = parts.executor(who, "collective"),
+                        .layers = parts.coordinator.layers,
+                        .norm = parts.coordinator.clip_norm > 0,
+                        .track = {},
+                        .patience = patience_of(parts.coordinator.roster)};
+  if (parts.trace) host.track = parts.trace->track(cat("worker ", who.index, " reduce"));
+  return make_host_reducer(std::move(host));
 }
 
 }  // namespace
@@ -100,25 +126,31 @@ ServerParts Workshop::server_parts(const ps::Endpoint& who, ps::Generation since
   server.transport = parts_.transport;
   server.retry_interval = parts_.retry_interval;
   if (parts_.trace) server.track = parts_.trace->track(cat("server ", who.index));
+  if (parts_.server_devices) server.device = server_device(who);
   return server;
+}
+
+ServerDevice Workshop::server_device(const ps::Endpoint& who) const {
+  const auto open = [devices = *parts_.server_devices, who]() -> Result<std::shared_ptr<ps::ShardDevice>> {
+    const auto index = devices.seat(who.index);
+    if (!index) return tl::unexpected<Error>(index.error());
+    return ps::ShardDevice::make(cat(who), devices.backend, *index, devices.optimizer);
+  };
+  return {open, parts_.executor(who, "shard")};
 }
 
 caf::actor Workshop::server(const ps::Spawn& order, ps::Generation since) {
   const ps::Endpoint& who = order.who;
   ServerParts server = server_parts(who, since);
-  if (order.image) {
-    auto shard = ps::Shard::make_from(*order.image, server.options, server.store, parts_.initial);
-    if (!shard) throw std::runtime_error(cat("its image cannot be: ", shard.error().message));
-    server.shard = std::move(*shard);
-  } else {
-    server.shard = std::make_unique<ps::Shard>(server.options, server.store, parts_.initial);
-  }
-  if (parts_.record_event)
-    server.shard->on_event([record = parts_.record_event, index = who.index](const ps::Shard::Event& event) {
-      record(index, event);
-    });
-  if (parts_.replay && who.index < parts_.replay->events.size())
-    server.shard->replay(parts_.replay->events[who.index]);
+  server.make_shard = [image = order.image, store = server.store, initial = parts_.initial,
+                       record = parts_.record_event, replay = parts_.replay](const ps::ShardOptions& options) {
+    auto shard = image ? from_image(*image, options, store, initial)
+                       : std::make_unique<ps::Shard>(options, store, initial);
+    const ps::ServerId index = options.self.index;
+    if (record) shard->on_event([record, index](const ps::Shard::Event& event) { record(index, event); });
+    if (replay && index < replay->events.size()) shard->replay(replay->events[index]);
+    return shard;
+  };
   return caf::actor_cast<caf::actor>(spawn_server(system_, std::move(server)));
 }
 
@@ -155,6 +187,11 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
   options.clip_norm = parts_.coordinator.clip_norm;
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
   options.bucket_bytes = parts_.bucket_bytes;
+  if (parts_.spread && parts_.wants_devices && parts_.coordinator.layout.stages == 1) {
+    options.device = parts_.devices ? "cuda" : "cpu";
+    const std::set<ps::LayerId> layers = ever_all_reduced(parts_.coordinator);
+    options.host_layers.assign(layers.begin(), layers.end());
+  }
   WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, parts_.transport,
                      ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),
                      parts_.seed, {}, parts_.retry_interval};
@@ -183,6 +220,7 @@ std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& 
                                                             Track track) {
   const uint32_t stages = parts_.coordinator.layout.stages;
   if (parts_.all_reducer) return [parts = parts_, who] { return own_copy_reducer(parts, who); };
+  if (parts_.devices && parts_.spread) return [parts = parts_, who] { return host_reducer(parts, who); };
   if (parts_.devices)
     return [parts = parts_, who, group = device_group()] { return device_reducer(parts, who, group); };
   return [group = local_group(who.index % stages), rank = who.index / stages, compute, track] {

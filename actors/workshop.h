@@ -25,6 +25,7 @@ class Workshop {
 
  private:
   ServerParts server_parts(const ps::Endpoint& who, ps::Generation since) const;
+  ServerDevice server_device(const ps::Endpoint& who) const;
   caf::actor server(const ps::Spawn& order, ps::Generation since);
   caf::actor successor(const ps::Endpoint& who, const ps::Endpoint& replica);
   caf::actor replica(const ps::Endpoint& who, ps::Generation since);

@@ -34,6 +34,9 @@ struct Push {
   std::vector<Tensor> gradients;
   double scale = 1;        ///< global-norm clipping of an immediate push, worked out by the worker
   bool finite = true;      ///< false: some gradient of this worker's step holds NaN or Inf
+  /// Of a parcel by rows, which holds one slice: whose gradients these are, i32[n], ascending, numbered as in the layer.
+  /// Empty where `gradients` is, and for all other parcels.
+  Tensor rows;
 };
 
 /// The push is stored and will survive what `[checkpoint] durability` says; it is or will be applied once.
@@ -48,6 +51,7 @@ struct Pull {
   ParcelId parcel = 0;
   Step step = 0;
   uint64_t ticket = 0;  ///< comes back in the reply, so that a late reply is not taken for a newer one
+  Tensor rows;          ///< of a parcel by rows: those wanted, as in a Push; empty: all of it
 };
 
 /// Optimizer state of one slice, in the optimizer's own order ("momentum"; "m", "v").
@@ -62,7 +66,8 @@ struct PullReply {
   ParcelId parcel = 0;
   Step step = 0;               ///< of the Pull it answers, as is the ticket
   uint64_t ticket = 0;
-  std::vector<Tensor> values;  ///< one a slice; the server's published version, shared and immutable
+  /// One a slice; the server's published version, shared and immutable. Of rows that were asked for: those, flat.
+  std::vector<Tensor> values;
   int64_t lag = 0;             ///< steps by which the slowest worker is behind `step`: the read's staleness
   /// Only for all_reduce parcels, whose optimizer runs on the workers: their state as well.
   std::vector<SliceState> state;
@@ -353,12 +358,19 @@ struct ActivationAck {
 
 // ---- collectives between processes -----------------------------------------------------------------------------------------
 
-/// What the members of a collective group need to find each other (ncclUniqueId). The group's lowest worker makes it
-/// and says it to the coordinator; the others ask with an empty id. Both are said again until the coordinator answers
-/// with the id. One a group and generation: another generation is another group.
+/// How the workers of one host find each other, whose devices add up the gradients of all_reduce layers before one of
+/// them says the sum to the servers. A worker says what kind of device it has. When all of its host have, the coordinator
+/// asks the lowest for what the members need to join (ncclUniqueId), and hands it to all of them. Each says the id when it
+/// begins to wait for the others, and then that it has joined: whoever has not can be named. Each generation is another
+/// group. A worker says its part again until it has the answer.
+///
+///     worker 2 --{cuda}--> coordinator --{2 3, no id}--> worker 2 --{cuda, id}--> coordinator --{2 3, id}--> both
+///     each --{cuda, id}--> coordinator, which says it again; each --{cuda, joined}--> coordinator --{2 3, joined}--> that one
 struct CollectiveId {
-  uint32_t group = 0;  ///< stage
-  std::string id;      ///< bytes
+  std::string device;             ///< "cuda", of the worker that asks; empty from the coordinator
+  std::vector<WorkerId> members;  ///< ascending: their ranks; empty from a worker
+  std::string id;                 ///< bytes; empty: asked for
+  bool joined = false;            ///< of the worker that says it, or is answered
 };
 
 using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,

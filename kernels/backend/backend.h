@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,8 @@
 #include <troupe/kernels/tensor/stream.h>
 
 namespace troupe {
+
+class BlockCache;
 
 struct StreamOptions {
   int device = 0;
@@ -34,6 +37,21 @@ struct GroupSeat {
   int rank = 0, size = 1;
   int device = 0;
   uint64_t plan = 0;  ///< a hash of the calls that a step makes: it must be the same for all ranks
+  /// Asked while waiting for the others, here and in later calls, on the caller's thread; once it is true the group is
+  /// `cancelled`. [never]
+  std::function<bool()> given_up;
+};
+
+/// What was submitted to a stream while it was captured (a CUDA graph), to be submitted again in one piece.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+};
+
+/// Submitted to a stream so far.
+struct LaunchCounts {
+  uint64_t kernels = 0;  ///< one by one
+  uint64_t graphs = 0;
 };
 
 /// The devices of one kind in this process: streams, arithmetic and communicators for them. Thread-safe. What it made
@@ -56,6 +74,20 @@ class Backend {
   /// What is submitted to `after` from here on begins when all that was submitted to `before` has run; nobody waits
   /// here. Both are this backend's streams; the caller is the one who may use them.
   virtual void order(Stream& before, Stream& after) = 0;
+
+  virtual LaunchCounts launches(const Stream&) const { return {}; }
+
+  /// Until `end_capture`, what ops and copies within the device submit to `stream` is not run but recorded. Memory that the
+  /// stream gives out meanwhile comes from `memory`, which is made where it is empty: it must live as long as the graphs
+  /// that were captured with it. Captures with the same memory are replayed in the order in which they were made: what one
+  /// dropped, a later one may have taken. Whoever uses the stream in between waits for nothing and copies nothing to or
+  /// from host memory. `missing` where this backend has no graphs.
+  virtual Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory);
+  /// An error where something was submitted that cannot be captured, and says what; nothing has run then.
+  virtual Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream);
+  /// Submits it, to the stream that it was captured of. `cancelled` where memory that the stream lends to ops
+  /// (Stream::scratch) has moved since: the capture is worth nothing any more, and nothing was submitted.
+  virtual Status replay(LaunchGraph& graph, Stream& stream);
 
   /// Host memory that streams of this backend copy to and from without a stop in between; from a cache. std::bad_alloc
   /// where there is none.

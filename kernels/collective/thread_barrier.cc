@@ -3,8 +3,7 @@
 namespace troupe {
 namespace {
 
-// Long enough for ranks that come within microseconds of each other, short enough to leave the core to a
-// rank that still computes.
+// For ranks that come within microseconds of each other; then it is for the lookout to say.
 constexpr int kSpins = 100;
 
 // The word waited on, which is an int because that is what a futex takes: rounds completed (wrapping around),
@@ -19,26 +18,21 @@ int next_round(int state) {
   return static_cast<int>(static_cast<unsigned>(state) + kRound);
 }
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 // The first value of `word` that differs from `old`.
-int wait_for_change(const std::atomic<int>& word, int old) {
+int wait_for_change(const std::atomic<int>& word, int old, Lookout& lookout) {
   for (int i = 0; i < kSpins; ++i) {
     const int now = word.load(std::memory_order_acquire);
     if (now != old) return now;
-    pause();
+    pause_briefly();
   }
-  word.wait(old, std::memory_order_acquire);
+  if (!lookout.look([&] { return word.load(std::memory_order_acquire) != old; }))
+    word.wait(old, std::memory_order_acquire);
   return word.load(std::memory_order_acquire);
 }
 
 }  // namespace
 
-bool ThreadBarrier::meet_or_abort() {
+bool ThreadBarrier::meet_or_abort(Lookout& lookout) {
   int before = state_.load(std::memory_order_acquire);
   if (before & kAborted) return false;
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
@@ -49,11 +43,11 @@ bool ThreadBarrier::meet_or_abort() {
     return true;
   }
   int now = before;
-  while (now == before) now = wait_for_change(state_, before);
+  while (now == before) now = wait_for_change(state_, before, lookout);
   return !same_round(now, before);
 }
 
-void ThreadBarrier::meet() {
+void ThreadBarrier::meet(Lookout& lookout) {
   const int before = state_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
     arrived_.store(0, std::memory_order_relaxed);
@@ -62,7 +56,7 @@ void ThreadBarrier::meet() {
     return;
   }
   int now = before;
-  while (same_round(now, before)) now = wait_for_change(state_, now);
+  while (same_round(now, before)) now = wait_for_change(state_, now, lookout);
 }
 
 void ThreadBarrier::abort(const std::string& reason) {

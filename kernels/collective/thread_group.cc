@@ -1,6 +1,7 @@
 #include <troupe/kernels/collective/thread_group.h>
 
 #include <algorithm>
+#include <array>
 
 #include <troupe/kernels/collective/internal/collective_call.h>
 
@@ -37,6 +38,20 @@ void sum_block(const std::vector<Call>& calls, int64_t begin, int64_t count, T* 
 }
 
 constexpr int64_t kBlock = 1024;
+// Up to here a rank adds up everything by itself from copies, which saves a second meeting.
+constexpr int64_t kSmallBytes = 8 << 10;
+
+bool is_small(const Call& call) {
+  return call.operation == CollectiveOperation::all_reduce && call.mistake.empty() &&
+         call.count * static_cast<int64_t>(size_of(call.dtype)) <= kSmallBytes;
+}
+
+template <class T>
+void add_up(const std::vector<Call>& calls, int rank) {
+  const Call& mine = calls[static_cast<size_t>(rank)];
+  for (int64_t at = 0; at < mine.count; at += kBlock)
+    sum_block(calls, at, std::min(kBlock, mine.count - at), out_of<T>(mine) + at);
+}
 
 template <class T>
 void all_reduce_part(const std::vector<Call>& calls, Part part) {
@@ -85,13 +100,23 @@ void work(const std::vector<Call>& calls, int rank) {
   }
 }
 
+/// The ranks' calls, and room for copies of small inputs: two a rank, as the table has two turns.
+struct Shared : CallTable {
+  explicit Shared(int size) : CallTable(size), copies(static_cast<size_t>(2 * size)) {}
+
+  struct alignas(64) Copy {
+    std::array<std::byte, kSmallBytes> bytes;
+  };
+  std::vector<Copy> copies;
+};
+
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<CallTable> table, int rank) : table_(std::move(table)), rank_(rank) {}
+  ThreadCommunicator(std::shared_ptr<Shared> table, int rank) : table_(std::move(table)), rank_(rank) {}
   ~ThreadCommunicator() override { table_->abort(cat("rank ", rank_, " left the group")); }
 
   int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(table_->calls.size()); }
+  int size() const override { return table_->size(); }
 
   Status all_reduce(const Tensor& in, Tensor& out) override { return call(all_reduce_call(in, out)); }
   Status reduce_scatter(const Tensor& in, Tensor& out) override {
@@ -153,18 +178,31 @@ class ThreadCommunicator final : public Communicator {
     return {};
   }
 
-  // The second barrier cannot be aborted: others read and write this rank's tensors until all have met.
   Status together(Call call) {
     const DType dtype = call.dtype;
-    TROUPE_TRY(table_->meet(rank_, std::move(call)));
-    auto problem = disagreement(table_->calls);
-    if (!problem) dtype == DType::f32 ? work<float>(table_->calls, rank_) : work<double>(table_->calls, rank_);
-    table_->barrier.meet();
+    const bool small = is_small(call);
+    if (small) call.in = copy_of(call);
+    auto calls = table_->meet(rank_, std::move(call));
+    if (!calls) return tl::unexpected<Error>(calls.error());
+    auto problem = disagreement(**calls);
     if (problem) return fail(ErrorKind::invalid, std::move(*problem));
+    if (small) {
+      dtype == DType::f32 ? add_up<float>(**calls, rank_) : add_up<double>(**calls, rank_);
+      return {};
+    }
+    dtype == DType::f32 ? work<float>(**calls, rank_) : work<double>(**calls, rank_);
+    // It cannot be aborted: others read and write this rank's tensors until all have met.
+    table_->meet_again(rank_);
     return {};
   }
 
-  std::shared_ptr<CallTable> table_;
+  const std::byte* copy_of(const Call& call) {
+    std::byte* to = table_->copies[2 * static_cast<size_t>(rank_) + table_->turn(rank_)].bytes.data();
+    copy(call.in, to, static_cast<size_t>(call.count) * size_of(call.dtype));
+    return to;
+  }
+
+  std::shared_ptr<Shared> table_;
   int rank_;
   CallGroup group_;
 };
@@ -173,7 +211,7 @@ class ThreadCommunicator final : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int size) {
   TROUPE_CHECK(size >= 1, "a group of ", size, " ranks");
-  auto table = std::make_shared<CallTable>(size);
+  auto table = std::make_shared<Shared>(size);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<ThreadCommunicator>(table, rank));
   return ranks;

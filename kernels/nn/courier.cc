@@ -12,7 +12,8 @@ Courier::Courier(std::shared_ptr<Backend> backend, Stream& compute, std::unique_
       compute_(compute),
       copies_(std::move(copies)),
       sent_(layers.size()),
-      weights_(layers.size()) {
+      weights_(layers.size()),
+      left_(layers.size()) {
   TROUPE_CHECK(on_cpu() || copies_, "a device needs a stream for copies");
   for (const LayerSpec& layer : layers) names_.push_back(layer.name);
 }
@@ -60,7 +61,7 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
       continue;
     }
     try {
-      if (!device || came_so) device = copies_->empty(now.shape(), now.dtype());
+      if (!device || came_so || device.shape() != now.shape()) device = copies_->empty(now.shape(), now.dtype());
     } catch (const std::bad_alloc& e) {
       throw std::runtime_error(cat("no memory for the weights of layer ", names_[layer], ": ", e.what()));
     }
@@ -94,9 +95,14 @@ Tensor Courier::receive(Parcel parcel) {
   return std::move(parcel.values);
 }
 
+void Courier::leave_on_device(std::span<const size_t> layers) {
+  left_.assign(left_.size(), false);
+  for (const size_t layer : layers) left_[layer] = true;
+}
+
 void Courier::give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready) {
   if (on_cpu()) return ready(layer, std::move(gradient));
-  parcels_.push_back(stays(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
+  parcels_.push_back(leaves(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
   parcels_.back().layer = layer;
   while (!parcels_.empty() && parcels_.front().arrival.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     hand_over(ready);

@@ -37,6 +37,11 @@ class Courier {
   /// those of other layers as this pass left them. A layer whose tensor is the one sent last is not sent again.
   std::span<const Tensor> weights(std::span<const Tensor> host, size_t first, size_t last);
 
+  /// Which layers' gradients stay on the device, besides those whose weights are there.
+  void leave_on_device(std::span<const size_t> layers);
+  /// Whether this layer's does.
+  bool leaves(size_t layer) const { return left_[layer] || stays(layer); }
+
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
@@ -56,8 +61,8 @@ class Courier {
   static Tensor receive(Parcel parcel);
 
  private:
-  bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
   bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
+  bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
   Parcel follow(Stream& stream, Tensor values) const;
   void hand_over(const GradientSource::GradientReady& ready);
 
@@ -67,6 +72,7 @@ class Courier {
   std::vector<std::string> names_;
   std::vector<Tensor> sent_;     ///< by layer: the tensor whose values are in...
   std::vector<Tensor> weights_;  ///< ...this one, which is the same where it came on the device
+  std::vector<bool> left_;       ///< by layer: its gradient stays
   std::deque<Parcel> parcels_;   ///< in the order given
 };
 

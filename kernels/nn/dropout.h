@@ -10,6 +10,7 @@ class Dropout final : public Layer {
  public:
   Dropout(double p, uint64_t place) : p_(p), place_(place) {}
   Shape output_shape(const Shape& sample) const override { return sample; }
+  bool draws() const override { return true; }
   Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const override;
   Tensor backward_input(const Pass&, const Tensor& weights, Tensor dy, bool wants_dx,
                         LayerContext&) const override;

@@ -12,6 +12,9 @@ Shape widened(const Shape& ids, int64_t width) {
   return Shape(std::span<const int64_t>(dims));
 }
 
+// All rows of the table, or the step's.
+Shape table_shape(const Tensor& values, int64_t width) { return {values.count() / width, width}; }
+
 }  // namespace
 
 Shape Embedding::output_shape(const Shape& sample) const {
@@ -29,7 +32,7 @@ void Embedding::initialize(Random& random, std::span<float> values) const {
 Tensor Embedding::forward(const Pass& pass, const Tensor& weights, const Tensor& x,
                           LayerContext& context) const {
   Tensor y = pass.stream.empty({x.count(), weight_[1]}, weights.dtype());
-  pass.ops.embedding(pass.stream, weights.view(0, weight_), x, y);
+  pass.ops.embedding(pass.stream, weights.view(0, table_shape(weights, weight_[1])), x, y);
   if (pass.training) context.x = x;
   return y.reshaped(widened(x.shape(), weight_[1]));
 }
@@ -41,7 +44,7 @@ Tensor Embedding::backward_input(const Pass&, const Tensor&, Tensor dy, bool, La
 
 void Embedding::backward_weight(const Pass& pass, const Tensor&, const LayerContext& context,
                                 ops::Write write, Tensor& gradient) const {
-  Tensor dweight = gradient.view(0, weight_);
+  Tensor dweight = gradient.view(0, table_shape(gradient, weight_[1]));
   pass.ops.embedding_gradient(pass.stream, context.x, context.dz, write, dweight);
 }
 

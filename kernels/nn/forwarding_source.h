@@ -15,10 +15,12 @@ class ForwardingSource : public GradientSource {
     source_->initialize(layer, seed, values);
   }
   void prepare(const Batch& batch) override { source_->prepare(batch); }
+  Tensor rows(const Batch& batch, size_t layer) override { return source_->rows(batch, layer); }
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override {
     source_->forward(batch, weights, first, last);
   }
   std::vector<size_t> gradient_order() const override { return source_->gradient_order(); }
+  void leave_on_device(std::span<const size_t> layers) override { source_->leave_on_device(layers); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     return source_->backward(batch, weights, ready);
   }

@@ -30,6 +30,9 @@ struct LayerSpec {
   std::string name;  ///< "fc1": what `[[update]] layers` globs match
   int64_t count = 0;
   std::vector<ParamSpec> params;  ///< ascending offsets that cover [0, count)
+  /// More than 0: the layer is by rows. It is one tensor [rows, row_width], of which a step reads few rows and has
+  /// gradients of these alone (an embedding): workers pull and push the rows that they name (GradientSource::rows).
+  int64_t row_width = 0;
 };
 
 /// The samples of one step on one worker: indices into the training (or test) set.
@@ -68,7 +71,13 @@ class GradientSource {
   /// are on their way. The step may come without it, and `evaluate` may come in between.
   virtual void prepare(const Batch& batch) { (void)batch; }
 
-  /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty). Runs as
+  /// The rows of layer `layer`, which is by rows, that the training batch reads: i32[n] in CPU memory, ascending, each
+  /// once. The step's weights of that layer may then be these rows alone, [n, row_width] flat in this order, and its
+  /// gradient is of the rows that its weights are of. Called between two steps, as `prepare` is.
+  virtual Tensor rows(const Batch& batch, size_t layer);
+
+  /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty), in host memory, or on
+  /// the device that the source computes on, where this source knows how to use them there. Runs as
   /// much of the forward pass as they allow. A source that cannot split its work leaves this empty and does
   /// everything in `backward`.
   virtual void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
@@ -80,9 +89,14 @@ class GradientSource {
   virtual std::vector<size_t> gradient_order() const;
 
   /// Called with (layer, gradient) when a layer's gradient is complete, in `gradient_order`; every layer once.
-  /// The gradient is the *sum* over the batch's samples of d loss / d parameter, flat, LayerSpec::count
-  /// floats, and is never written again.
+  /// The gradient is the *sum* over the batch's samples of d loss / d parameter, flat, as many floats as the layer's
+  /// weights of this step (LayerSpec::count; fewer where they are some of its rows), and is never written again. It is in
+  /// host memory, or where the layer's weights of this step were.
   using GradientReady = std::function<void(size_t layer, Tensor gradient)>;
+
+  /// Gradients of these layers stay where the source computes, from the next `backward` on until this is called again; of
+  /// no others, but for those whose weights are there. A source that computes in host memory has nothing to do.
+  virtual void leave_on_device(std::span<const size_t> layers) { (void)layers; }
 
   /// Loss and backward pass of the batch; `weights` holds every layer.
   virtual StepStats backward(const Batch& batch, std::span<const Tensor> weights,

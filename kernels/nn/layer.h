@@ -49,6 +49,9 @@ class Layer {
 
   /// Names within the layer ("weight"), ascending offsets without gaps; none for a layer without parameters.
   virtual std::vector<ParamSpec> params() const { return {}; }
+  /// More than 0: its gradient is by rows (LayerSpec::row_width), `weights` may be some rows of its table, and x names
+  /// rows among those.
+  virtual int64_t row_width() const { return 0; }
   virtual void initialize(Random&, std::span<float> values) const { (void)values; }
 
   /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As it
@@ -57,6 +60,9 @@ class Layer {
 
   /// Its parameters are read as they are, whatever a pass stores activations in: norms', which are few, and statistics.
   virtual bool reads_masters() const { return false; }
+
+  /// It draws random numbers by Pass::seed, so that no two steps are the same work.
+  virtual bool draws() const { return false; }
 
   virtual Tensor forward(const Pass&, const Tensor& weights, const Tensor& x, LayerContext&) const = 0;
 

@@ -43,7 +43,7 @@ class Builder {
 
   Model build() {
     const int64_t width = spec_.width;
-    model_.add("embedding", std::make_unique<Embedding>(spec_.classes, width, kDeviation));
+    model_.add("embedding", std::make_unique<Embedding>(spec_.classes, width, kDeviation, spec_.sparse_embedding));
     if (spec_.positions == "learned")
       model_.add("positions", std::make_unique<Positions>(spec_.context, width, kDeviation));
     drop();
@@ -125,6 +125,9 @@ Status check_gpt(const ModelSpec& spec) {
   if (spec.width % spec.heads != 0)
     return invalid(cat("model.width is ", spec.width, ", which ", spec.heads,
                        " model.heads cannot share evenly; make it a multiple"));
+  if (spec.sparse_embedding && spec.tied)
+    return invalid("model.sparse_embedding needs an embedding of its own, and model.tied gives its weight to the head, "
+                   "whose gradient touches every row: set model.tied = false");
   if (spec.positions == "rotary" && spec.width / spec.heads % 2 != 0)
     return invalid(cat("model.width ", spec.width, " and model.heads ", spec.heads, " make heads of ",
                        spec.width / spec.heads, " numbers; model.positions \"rotary\" turns them in pairs and needs an "

@@ -1,5 +1,6 @@
 #include <troupe/kernels/nn/model.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -55,6 +56,9 @@ int Model::add(const std::string& name, std::unique_ptr<const Layer> layer, int 
     LayerSpec spec{name, count_of(params), std::move(params)};
     for (ParamSpec& param : spec.params) param.name = name + "." + param.name;
     const Shape& read = node.input < 0 ? sample_ : nodes_[static_cast<size_t>(node.input)].output;
+    spec.row_width = node.layer->row_width();
+    TROUPE_CHECK(spec.row_width == 0 || node.input < 0, "layer ", name,
+                 " is by rows and reads a node's output: only rows that the model's input names are known beforehand");
     node.spec = static_cast<int>(specs_.size());
     node.learns = node.owner = true;
     node.waits = spec.count > read.count() + node.output.count();
@@ -69,6 +73,7 @@ int Model::add_tied(size_t shared, std::unique_ptr<const Layer> layer, int input
   TROUPE_CHECK(shared < specs_.size() && count_of(layer->params()) == specs_[shared].count, "layer ", shared, " has ",
                shared < specs_.size() ? specs_[shared].count : 0, " parameters, the node that shares them needs ",
                count_of(layer->params()));
+  TROUPE_CHECK(specs_[shared].row_width == 0, "layer ", specs_[shared].name, " is by rows, and tied");
   const int index = append(specs_[shared].name, std::move(layer), input, kNone);
   nodes_.back().spec = static_cast<int>(shared);
   nodes_.back().learns = true;
@@ -157,6 +162,10 @@ int64_t Model::outputs(size_t layer) const {
   int64_t sum = 0;
   for (size_t index = first_node(layer); index < first_node(layer + 1); ++index) sum += nodes_[index].output.count();
   return sum;
+}
+
+bool Model::draws() const {
+  return std::ranges::any_of(nodes_, [](const Node& node) { return node.layer->draws(); });
 }
 
 size_t Model::layers_done(const ModelContext& context) const {
@@ -292,7 +301,7 @@ void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, siz
   const auto spec = static_cast<size_t>(nodes_[index].spec);
   Tensor& share = context.shares_[spec];
   const auto write = share ? ops::Write::add : ops::Write::set;
-  if (!share) share = pass.stream.empty({specs_[spec].count}, weights[spec].dtype());
+  if (!share) share = pass.stream.empty({weights[spec].count()}, weights[spec].dtype());
   node_back_weight(pass, weights[spec], index, write, share, context);
   if (nodes_[index].owner) ready(spec, std::exchange(share, {}));
 }

@@ -88,6 +88,9 @@ class Model {
   /// Values that the layer and the nodes along with it put out for one sample.
   int64_t outputs(size_t layer) const;
 
+  /// Whether a layer draws random numbers in training.
+  bool draws() const;
+
   /// How many layers have run.
   size_t layers_done(const ModelContext& context) const;
 

@@ -44,6 +44,7 @@ struct ModelSpec {
   std::string positions = "learned";  ///< learned | rotary
   std::string mlp = "gelu";           ///< gelu | gelu_tanh | swiglu
   bool tied = true;                   ///< the head's weight is the embedding's
+  bool sparse_embedding = false;      ///< not tied: the embedding is by rows (LayerSpec::row_width)
   /// Which activations are not kept for the backward pass but made again: none; full: all within a block; every_n: all
   /// within `recompute_every` blocks together.
   std::string recompute = "none";

@@ -56,7 +56,13 @@ Tensor ModelStageSource::forward(const MicroBatch& micro, std::span<const Tensor
 Tensor ModelStageSource::backward_input(const MicroBatch& micro, std::span<const Tensor> weights, Tensor doutput) {
   Running& running = this->running(micro);
   const ModelPart& part = parts_[micro.part];
-  if (part.ends()) doutput = std::move(running.dlogits);
+  if (part.ends()) {
+    doutput = std::move(running.dlogits);
+  } else {
+    const Shape expected = batch_shape(static_cast<int64_t>(micro.samples.size()), model_->shape_at(part.last()));
+    TROUPE_CHECK(doutput && doutput.shape() == expected, "part ", micro.part, " gets a gradient of ",
+                 doutput ? doutput.shape() : Shape{}, " for ", expected);
+  }
   return part.backward_input(pass(micro), weights, std::move(doutput), running.context);
 }
 

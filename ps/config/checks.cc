@@ -73,12 +73,17 @@ struct Checker {
                             "parallel.cuts", "parallel.profile", "parallel.strict_schedule", "parallel.stall_s"})
       idle_unless(p.stages > 1, key, "parallel.stages");
     if (p.stages == 1) return;
-    if (!p.cuts.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
+    for (const char* key : {"parallel.schedule", "parallel.micro_batches", "parallel.chunks"})
+      idle_unless(p.schedule_file.empty(), key, "parallel.schedule_file");
+    if (!p.cuts.empty() && p.schedule_file.empty() && static_cast<int64_t>(p.cuts.size()) != p.stages * p.chunks)
       problem(term("parallel.cuts"), " has ", p.cuts.size(), " entries, but ", term("parallel.stages"), " and ",
               term("parallel.chunks"), " make ", p.stages * p.chunks, " parts: give one number of layers a part");
     if (c.parallel.device == DeviceChoice::cuda)
       problem(term("parallel.device"), " and ", term("parallel.stages"),
               ": stages compute on the CPU in this version; leave one of them out");
+    if (c.debug.nan_at_step >= 0)
+      problem(term("debug.nan_at_step"), " and ", term("parallel.stages"),
+              ": the NaN is put into the gradient of a worker that computes the whole model; leave one of them out");
     if (c.elastic.on_loss == OnLoss::shrink)
       problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
               ": use restart or fail");
@@ -120,7 +125,10 @@ struct Checker {
                           term("parallel.workers"), ") is no multiple of ", term("parallel.micro_batches")),
                       "each micro-batch is an update of its own, and all of them weigh the same: change one of them");
   }
-  void device() { idle_unless(c.parallel.device != DeviceChoice::cpu, "precision.matmul", "parallel.device"); }
+  void device() {
+    for (const char* key : {"precision.matmul", "parallel.launch_graphs"})
+      idle_unless(c.parallel.device != DeviceChoice::cpu, key, "parallel.device");
+  }
 
   void precision() {
     const PrecisionSection& p = c.precision;
@@ -165,10 +173,37 @@ struct Checker {
     idle_unless(mlp, "model.layer_norm", "model.kind");
     idle_unless(!gpt, "model.activation", "model.kind");
     for (const char* key : {"model.layers", "model.heads", "model.width", "model.context", "model.vocabulary",
-                            "model.positions", "model.mlp", "model.tied", "model.weights"})
+                            "model.positions", "model.mlp", "model.tied", "model.sparse_embedding", "model.weights"})
       idle_unless(gpt, key, "model.kind");
     idle_unless(gpt || resnet, "model.recompute", "model.kind");
     idle_unless(c.model.recompute == "every_n", "model.recompute_every", "model.recompute");
+  }
+
+  // Which rows of the embedding a step touches is known to workers alone.
+  void rows() {
+    idle_unless(c.model.sparse_embedding, "optimizer.lazy_rows", "model.sparse_embedding");
+    if (!c.model.sparse_embedding || c.model.kind != "gpt") return;
+    const char* const sparse = "model.sparse_embedding";
+    if (c.model.tied)
+      problem(term(sparse), " and ", term("model.tied"),
+              ": the head reads every row of a tied embedding: set model.tied = false");
+    if (c.parallel.stages > 1)
+      problem(term(sparse), " and ", term("parallel.stages"), ": stages push whole layers: use one stage");
+    for (size_t i = 0; i < c.update.size(); ++i)
+      if (c.update[i].policy.mode == Mode::all_reduce && decides(i, "embedding"))
+        problem(term(sparse), " and ", rule(i),
+                ", which all-reduces the embedding: workers touch different rows: make it sync, ssp or async");
+    const auto optimizer = make_optimizer(c.optimizer);
+    if (!optimizer) return;  // told elsewhere
+    if (const Status possible = (*optimizer)->check_rows(); !possible)
+      problem(term(sparse), ": ", possible.error().message);
+  }
+  /// The i-th table is the first of those that begin with it to match the layer.
+  bool decides(size_t i, const char* layer) const {
+    if (!glob_matches(c.update[i].layers, layer)) return false;
+    for (size_t k = 0; k < i; ++k)
+      if (c.update[k].from_step == c.update[i].from_step && glob_matches(c.update[k].layers, layer)) return false;
+    return true;
   }
 
   void data() {
@@ -291,6 +326,7 @@ void check_config(const RunConfig& config, const Sources& sources, std::vector<s
   checker.device();
   checker.precision();
   checker.model();
+  checker.rows();
   checker.data();
   checker.optimizer();
   checker.schedule();

@@ -68,6 +68,7 @@ nn::ModelSpec model_spec(const RunConfig& config, const Shape& input, int64_t cl
     spec.positions = m.positions;
     spec.mlp = m.mlp;
     spec.tied = m.tied;
+    spec.sparse_embedding = m.sparse_embedding;
   }
   if (m.kind == "gpt" || resnet) {
     spec.recompute = m.recompute;

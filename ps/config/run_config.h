@@ -42,6 +42,7 @@ struct ModelSection {
   std::string positions = "learned";
   std::string mlp = "gelu";
   bool tied = true;
+  bool sparse_embedding = false;
   std::string recompute = "none";
   int64_t recompute_every = 2;
   std::string weights;  ///< a safetensors file in GPT-2's layout; empty: random
@@ -72,6 +73,8 @@ struct ParallelSection {
   int64_t servers = 1;
   int64_t threads_per_worker = 1;
   DeviceChoice device = DeviceChoice::cpu;
+  bool launch_graphs = false;                      ///< of workers on GPUs
+  DeviceChoice server_device = DeviceChoice::cpu;  ///< where servers keep parameters; never automatic
   std::vector<int64_t> worker_batch;  ///< by replica; empty: equal shares; see worker_batches()
   int64_t stages = 1;                 ///< workers that make up a replica of the model
   std::string schedule = "1f1b";

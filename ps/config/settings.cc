@@ -135,6 +135,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "gpt: the head uses the embedding's weight, as GPT-2 does; fewer parameters, one layer less to keep in "
               "step."},
+      {.key = "model.sparse_embedding",
+       .field = AT(model.sparse_embedding),
+       .unit = "",
+       .why = "gpt with tied = false: workers pull and push the rows of the embedding that their batch names, not "
+              "all of it; for vocabularies much larger than a batch."},
       {.key = "model.recompute",
        .field = AT(model.recompute),
        .unit = "",
@@ -410,6 +415,17 @@ std::vector<Setting> declare() {
               "and says so.",
        .choices = {"cpu", "cuda", "auto"},
        .also = "device"},
+      {.key = "parallel.launch_graphs",
+       .field = AT(parallel.launch_graphs),
+       .unit = "",
+       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are shorter "
+              "than it takes to launch them. The forward pass then begins when all weights are there."},
+      {.key = "parallel.server_device",
+       .field = ENUM_AT(parallel.server_device),
+       .unit = "",
+       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, for "
+              "models whose updates are more than the CPU keeps up with; their memory is then the workers' no more.",
+       .choices = {"cpu", "cuda"}},
 
       {.key = "precision.matmul",
        .field = ENUM_AT(precision.matmul),
@@ -520,6 +536,12 @@ std::vector<Setting> declare() {
               "against overfitting.",
        .least = 0,
        .also = "wd"},
+      {.key = "optimizer.lazy_rows",
+       .field = AT(optimizer.lazy_rows),
+       .unit = "",
+       .why = "Layers by rows (model.sparse_embedding): momentum and weight decay of a row count only in steps that "
+              "touch it, as in LazyAdam; without it only sgd and adagrad, both without momentum and decay, may update "
+              "rows."},
       {.key = "optimizer.schedule",
        .field = AT(optimizer.schedule),
        .unit = "",

@@ -4,6 +4,7 @@
 
 #include <troupe/ps/control/internal/coordinator_sums.h>
 #include <troupe/ps/param/layer_names.h>
+#include <troupe/ps/param/rows.h>
 
 // What a run does between steps, and how it ends.
 namespace troupe::ps {
@@ -233,6 +234,8 @@ Result<CoordinatorCore::Effects> CoordinatorCore::change_policies(const std::vec
   auto policies = resolve_policies(layer_names(options_.layers), rules);
   if (!policies) return tl::unexpected<Error>(policies.error());
   Effects out;
+  if (const Status possible = check_by_rows(options_.layers, *policies, options_.layout.stages); !possible)
+    return tl::unexpected<Error>(possible.error());
   if (options_.loss_scaling.dynamic)
     if (const Status possible = check_scaled(*policies); !possible) return tl::unexpected<Error>(possible.error());
   if (phase_ == Phase::ended) return out;
@@ -299,6 +302,7 @@ CoordinatorCore::Effects CoordinatorCore::tick() {
   order_replicas(out);
   if (!roster_.local()) rebalance(out);  // when a node came there may have been no time for it
   repeat_requests(out);
+  judge_collectives(out);
   settle(out);
   return finish(std::move(out));
 }

@@ -5,6 +5,7 @@
 #include <troupe/kernels/base/check.h>
 #include <troupe/ps/control/internal/coordinator_sums.h>
 #include <troupe/ps/param/layer_names.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 namespace {
@@ -31,9 +32,13 @@ Result<std::unique_ptr<CoordinatorCore>> CoordinatorCore::make(CoordinatorOption
     return fail(ErrorKind::invalid, "the model has no layer with parameters: there is nothing to train");
   if (options.layout.servers == 0)
     return fail(ErrorKind::invalid, "parallel.servers is 0: a run needs at least one server");
-  for (const PolicyChange& change : options.changes)
-    if (auto policies = resolve_policies(layer_names(options.layers), change.rules); !policies)
-      return fail(cat("the policy change at step ", change.step), policies.error());
+  TROUPE_TRY(check_by_rows(options.layers, options.policies, options.layout.stages));
+  for (const PolicyChange& change : options.changes) {
+    const auto policies = resolve_policies(layer_names(options.layers), change.rules);
+    const Status possible = policies ? check_by_rows(options.layers, *policies, options.layout.stages)
+                                     : Status(tl::unexpected<Error>(policies.error()));
+    if (!possible) return fail(cat("the policy change at step ", change.step), possible.error());
+  }
   if (const auto& resume = options.resume; resume && options.dealer.global_batch > 0) {
     // Changes that lie behind are how the run goes on.
     const Step done = (resume->epoch * resume->train_samples + resume->begin) / options.dealer.global_batch;
@@ -124,6 +129,7 @@ CoordinatorCore::Effects CoordinatorCore::handle(const Envelope& envelope) {
   else if (const auto* m = std::get_if<SpawnAck>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<Synced>(&envelope.body); m && envelope.from.role == Role::replica)
     on(out, envelope, *m);
+  else if (const auto* m = std::get_if<CollectiveId>(&envelope.body)) on(out, envelope, *m);
   else if (const auto* m = std::get_if<Fault>(&envelope.body)) fail_run(out, m->what);
   settle(out);
   return finish(std::move(out));

@@ -46,6 +46,7 @@ struct CoordinatorOptions {
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
   bool servers_reload = false;              ///< it goes on from the newest checkpoint, and what it lost is reported
   bool replicas = false;                    ///< every server has one on another node, where there is one
+  int64_t join_timeout_ms = 45'000;         ///< for workers to join the devices of their host, in each generation
   /// What the log says of the seconds that each stage has computed for; empty: nothing. Asked now and then.
   std::function<std::string(const std::vector<double>&)> judge_stages;
 };
@@ -146,8 +147,8 @@ class CoordinatorCore {
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
-                     x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
-                     x.unreported_samples_, x.epoch_stats_, x.result_);
+                    x.collectives_, x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
+                    x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:
@@ -214,6 +215,7 @@ class CoordinatorCore {
   void on(Effects& out, const Envelope& envelope, const Down& down);
   void on(Effects& out, const SpawnAck& ack);
   void on(Effects& out, const Envelope& envelope, const Synced& synced);
+  void on(Effects& out, const Envelope& envelope, const CollectiveId& said);
   bool answer_client(Effects& out, const Envelope& envelope);
   void request_stop(Effects& out);
 
@@ -293,6 +295,9 @@ class CoordinatorCore {
   bool takes_part(ServerId s, Step step) const;
   bool done_by_all(Step step) const;
   void heard_finite(Effects& out, Step step, bool finite);
+  std::vector<WorkerId> on_host_of(WorkerId w) const;
+  std::set<WorkerId> late_members() const;
+  void judge_collectives(Effects& out);
   std::set<Endpoint> voters(Step step) const;
   void decide(Effects& out, Step step);
   void forget_foreign_partials();
@@ -336,6 +341,22 @@ class CoordinatorCore {
   bool stopping_ = false;
   Step stop_step_ = 0;                      ///< under lockstep, the first step not to be dealt
   std::optional<std::vector<Policy>> new_policies_;
+
+  /// What workers have said of the group of their host, in one generation.
+  struct Collectives {
+    struct Said {
+      std::string device, id;
+      bool joined = false;
+      template <class T>
+      static auto fields(T& x) { return std::tie(x.device, x.id, x.joined); }
+    };
+    Generation generation = 0;
+    int64_t since_ms = 0;                   ///< when the first spoke, or the last was still to come
+    std::map<WorkerId, Said> said;
+    template <class T>
+    static auto fields(T& x) { return std::tie(x.generation, x.since_ms, x.said); }
+  };
+  Collectives collectives_;
 
   std::map<Step, std::map<Endpoint, Partial>> partials_;
   std::map<Step, Verdict> verdicts_;        ///< of the last steps

@@ -12,7 +12,9 @@ int64_t bytes_of(const std::vector<Tensor>& tensors) {
 }
 
 int64_t bytes_of(const Envelope& event) {
-  if (const auto* push = std::get_if<Push>(&event.body)) return bytes_of(push->gradients);
+  const auto of_rows = [](const Tensor& rows) { return rows ? bytes_of({rows}) : 0; };
+  if (const auto* push = std::get_if<Push>(&event.body)) return bytes_of(push->gradients) + of_rows(push->rows);
+  if (const auto* pull = std::get_if<Pull>(&event.body)) return of_rows(pull->rows);
   int64_t bytes = 0;
   if (const auto* install = std::get_if<Install>(&event.body))
     for (const SliceState& s : install->slices) bytes += bytes_of({s.values}) + bytes_of(s.state);

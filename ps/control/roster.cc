@@ -16,6 +16,7 @@ std::string sentence(const LayerSpec& layer) {
     text += cat(separator, param.name, " ", param.shape);
     separator = ", ";
   }
+  if (layer.row_width > 0) text += ", by rows";
   return text;
 }
 
@@ -309,6 +310,12 @@ std::optional<Endpoint> Roster::place(Role role, uint32_t index, bool needed) {
 std::optional<Endpoint> Roster::home(Role role, uint32_t index) const {
   const auto found = homes_.find({role, index});
   return found == homes_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string Roster::host_of(Role role, uint32_t index) const {
+  const auto node = home(role, index);
+  const auto member = node ? members_.find(node->index) : members_.end();
+  return member == members_.end() ? std::string() : member->second.address.host;
 }
 
 void Roster::vacate(Role role, uint32_t index) { homes_.erase({role, index}); }

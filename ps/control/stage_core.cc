@@ -18,6 +18,16 @@ bool is_work(const Action& action) {
          action.kind == ActionKind::backward_weight;
 }
 
+// Micro-batches of all the stage's chunks that have gone forward and have no gradient of their input yet, at most.
+int64_t most_without_gradient(const Schedule& schedule, uint32_t stage) {
+  int64_t held = 0, most = 0;
+  for (const Action& action : schedule.actions[stage]) {
+    held += (action.kind == ActionKind::forward) - (action.kind == ActionKind::backward_input);
+    most = std::max(most, held);
+  }
+  return most;
+}
+
 // Contiguous, the larger parts first; some may be empty.
 std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
   std::vector<SampleRange> parts;
@@ -29,14 +39,16 @@ std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
   return parts;
 }
 
-// An evaluation: every micro-batch through all chunks, one after the other.
+// An evaluation: as many micro-batches as there are chunks, one after the other, through each chunk in turn. A stage with
+// several chunks is busy with one while what it made for the next is on its way through the others.
 Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches) {
   Schedule out = schedule;
   out.micro_batches = micro_batches;
   for (auto& actions : out.actions) actions.clear();
-  for (uint32_t micro = 0; micro < micro_batches; ++micro)
+  for (uint32_t first = 0; first < micro_batches; first += schedule.chunks)
     for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
-      out.actions[schedule.stage_of[chunk]].push_back({ActionKind::forward, micro, chunk});
+      for (uint32_t micro = first; micro < std::min(first + schedule.chunks, micro_batches); ++micro)
+        out.actions[schedule.stage_of[chunk]].push_back({ActionKind::forward, micro, chunk});
   return out;
 }
 
@@ -63,6 +75,11 @@ StageCore::StageCore(StageOptions options) : options_(std::move(options)) {
   const auto steps = std::ranges::count(schedule.actions[stage()], ActionKind::step, &Action::kind);
   const auto chunks = std::ranges::count(schedule.stage_of, stage());
   TROUPE_CHECK(steps == chunks, "a piece of work is one update, the schedule has ", steps, " of ", chunks, " chunks");
+  for (uint32_t chunk = 1; chunk < schedule.chunks; ++chunk) {
+    const uint32_t before = schedule.stage_of[chunk - 1];
+    if (here(chunk) && before != stage())
+      most_waiting_[chunk] = asynchronous() ? int64_t{stages()} - before : most_without_gradient(schedule, before);
+  }
 }
 
 // Chunk by chunk, as the schedule completes them; then those that another stage owns.
@@ -192,6 +209,7 @@ std::optional<std::pair<StageCore::Run*, Action>> StageCore::next_action() {
     if (run.order.done()) continue;
     const std::optional<Action> action = run.order.next();
     const bool forward = action && action->kind == ActionKind::forward;
+    if (action && !has_room(run, *action)) return {};
     if (action && (oldest || (forward && held < int64_t{stages()} - stage()))) return std::pair(&run, *action);
     if (run.forwards_left > 0) return {};
     oldest = false;
@@ -208,14 +226,33 @@ std::optional<StageCore::Key> StageCore::input_of(const Run& run, const Action& 
   return {};
 }
 
-// Whether what the key names comes from another stage.
-bool StageCore::neighbour(const Key& key) const {
+// The other stage that makes what the key names; none where none does.
+std::optional<uint32_t> StageCore::maker(const Key& key) const {
+  if (key.chunk > last_chunk() || !here(key.chunk)) return {};
+  const auto elsewhere = [&](uint32_t chunk) -> std::optional<uint32_t> {
+    if (here(chunk)) return {};
+    return options_.plan.schedule->stage_of[chunk];
+  };
   switch (key.kind) {
-    case Activation::Kind::forward: return key.chunk > 0 && !here(key.chunk - 1);
-    case Activation::Kind::backward: return key.chunk < last_chunk() && !here(key.chunk + 1);
-    case Activation::Kind::tied: return true;
+    case Activation::Kind::forward: return key.chunk > 0 ? elsewhere(key.chunk - 1) : std::nullopt;
+    case Activation::Kind::backward: return key.chunk < last_chunk() ? elsewhere(key.chunk + 1) : std::nullopt;
+    case Activation::Kind::tied: break;
   }
-  return false;
+  const LayerId layer = key.micro_batch;
+  if (std::ranges::find(options_.plan.tied, layer, &TiedLayer::layer) == options_.plan.tied.end()) return {};
+  const uint32_t owner = chunk_of(layer);
+  const bool owned = here(owner);
+  if (key.chunk != (owned ? owner : reader(layer, true))) return {};
+  return elsewhere(owned ? reader(layer, false).value_or(owner) : owner);
+}
+
+// Whether the next stage has taken enough of an evaluation for one more output.
+bool StageCore::has_room(const Run& run, const Action& action) const {
+  if (run.work.kind == Work::Kind::train || action.chunk == last_chunk() || here(action.chunk + 1)) return true;
+  const auto waiting = std::ranges::count_if(unacknowledged_, [&](const auto& entry) {
+    return entry.first.step == run.key_step && entry.first.chunk == action.chunk + 1;
+  });
+  return waiting + run.at_executor < kTests;
 }
 
 void StageCore::note_arrival(Run& run, const Key& key) const {
@@ -230,17 +267,14 @@ void StageCore::submit(Effects& out, Run& run, const Action& action) {
   StageTask task{action.kind, run.work, action.micro_batch, action.chunk, run.micro[action.micro_batch], 0, {}, {}};
   task.first_sample = task.samples.begin - run.work.range.begin;
   if (const auto key = input_of(run, action)) {
+    if (const auto from = maker(*key); from && run.work.kind == Work::Kind::evaluate)
+      acknowledge(out, *key, holder(key->chunk - 1));
     Activation input = std::move(arrived_.extract(*key).mapped());
     if (input.samples != task.samples)
       return fault(out, cat("in step ", run.work.step, " the ", name_of(key->kind), " of micro-batch ",
                             action.micro_batch, " for chunk ", action.chunk, " are of samples [", input.samples.begin,
                             ", +", input.samples.count, ") of epoch ", input.samples.epoch, ", expected [",
                             task.samples.begin, ", +", task.samples.count, ") of epoch ", task.samples.epoch));
-    if (const auto& due = options_.activations; due && !input.tensors.empty() && input.tensors.front().dtype() != *due)
-      return fault(out, cat("in step ", run.work.step, " the ", name_of(key->kind), " of micro-batch ",
-                            action.micro_batch, " for chunk ", action.chunk, " are ",
-                            troupe::name_of(input.tensors.front().dtype()),
-                            ", expected ", troupe::name_of(*due)));
     if (!input.tensors.empty()) task.input = std::move(input.tensors.front());
     run.taken.insert(*key);
   }
@@ -350,10 +384,14 @@ void StageCore::finish(Effects& out) {
     if (!run.order.done() || run.at_executor > 0) return;
     if (train && run.left < run.gradient_order.size()) return;
     // The parts of tied layers have left before this: the executor answers them in order.
-    if (train)
+    if (train) {
       steps_done_ = run.work.step;
-    else
+      // A neighbour that took part in this step has what earlier ones gave it, whether it could say so or not.
+      const Step taken = run.work.step - (asynchronous() ? stages() : 0);
+      std::erase_if(unacknowledged_, [&](const auto& entry) { return entry.first.step < taken; });
+    } else {
       ++evaluations_done_;
+    }
     moved("is done");
     std::erase_if(arrived_, [&](const auto& entry) { return entry.first.step == run.key_step; });
     out.done.push_back(std::move(run.work));
@@ -367,32 +405,29 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
   Effects out;
   if (const auto* ack = std::get_if<ActivationAck>(&envelope.body)) {
     unacknowledged_.erase({ack->step, ack->kind, ack->chunk, ack->micro_batch});
+    advance(out);  // of an evaluation there may be room for more
     return out;
   }
   const auto* activation = std::get_if<Activation>(&envelope.body);
   if (!activation) return out;
   const Key key{activation->step, activation->kind, activation->chunk, activation->micro_batch};
-  const auto acknowledge = [&] {
-    out.send.push_back(
-        {options_.self, envelope.from, generation_, ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
+  const auto refuse = [&](const auto&... what) {
+    fault(out, cat(describe(envelope.from), " sent ", name_of(key.kind), what...));
+    return out;
   };
-  if (key.chunk > last_chunk() || !here(key.chunk) || !neighbour(key)) {
-    fault(out, cat(describe(envelope.from), " sent ", name_of(key.kind), " for chunk ", key.chunk,
-                   ", which takes nothing of that kind from another stage"));
-    return out;
-  }
-  // What belongs to a step that is over has been taken; its acknowledgement was lost.
-  const bool over = key.step < 0 ? -key.step <= evaluations_done_ : key.step <= steps_done_;
-  acknowledge();
-  if (over) return out;
-  Run* run = run_of(key.step);
-  if (run && key.kind != Activation::Kind::tied && key.micro_batch >= run->micro.size()) {
-    fault(out, cat(describe(envelope.from), " sent micro-batch ", key.micro_batch, " of ", run->micro.size()));
-    return out;
-  }
-  if (run && run->taken.count(key) > 0) return out;                                                    // a copy
-  if (run && key.kind == Activation::Kind::tied && is_complete(*run, key.micro_batch)) return out;  // a copy
-  if (!arrived_.try_emplace(key, *activation).second) return out;
+  const auto from = maker(key);
+  if (!from) return refuse(" for chunk ", key.chunk, ", which takes nothing of that kind from another stage");
+  if (envelope.from.role != Role::worker || envelope.from.index != options_.self.index - stage() + *from)
+    return refuse(" for chunk ", key.chunk, ", which takes them from stage ", *from, " of its own replica");
+  // What belongs to a step that is over has been taken, and so has what a task was given; its acknowledgement was lost.
+  const bool over = key.step < 0 ? key.step >= -evaluations_done_ : key.step <= steps_done_;
+  Run* run = over ? nullptr : run_of(key.step);
+  const bool taken = over || (run && run->taken.count(key) > 0) ||
+                     (run && key.kind == Activation::Kind::tied && is_complete(*run, key.micro_batch));
+  if (taken || key.step >= 0) acknowledge(out, key, envelope.from);
+  if (taken || arrived_.count(key) > 0) return out;
+  if (const std::string why = objection(run, key, *activation); !why.empty()) return refuse(why);
+  arrived_.emplace(key, *activation);
   moved(cat("received ", name_of(key.kind), " ", key.micro_batch, " for chunk ", key.chunk));
   if (!run) return out;
   if (key.kind == Activation::Kind::tied)
@@ -402,6 +437,43 @@ StageCore::Effects StageCore::handle(const Envelope& envelope) {
   advance(out);
   finish(out);
   return out;
+}
+
+void StageCore::acknowledge(Effects& out, const Key& key, const Endpoint& to) const {
+  out.send.push_back({options_.self, to, generation_, ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
+}
+
+int64_t StageCore::most_waiting(const Key& key) const { return key.step < 0 ? kTests : most_waiting_.at(key.chunk); }
+
+// Why it cannot be what the sender should have sent; empty: it can. `run` is of its step, if that has begun.
+std::string StageCore::objection(const Run* run, const Key& key, const Activation& activation) const {
+  const char* const unit = key.kind == Activation::Kind::tied ? ", layer " : " of micro-batch ";
+  const std::string which = cat(unit, key.micro_batch, " for chunk ", key.chunk, " in step ", key.step);
+  if (key.kind != Activation::Kind::forward && (!run || run->work.kind != Work::Kind::train))
+    return cat(which, ", in which nothing has gone forward here");
+  if (key.kind == Activation::Kind::tied) return {};  // judged where it is added
+  if (run && key.micro_batch >= run->micro.size())
+    return cat(which, " of ", run->micro.size(), " micro-batches");
+  const bool forward = key.kind == Activation::Kind::forward;
+  if (forward) {
+    const auto waiting = std::ranges::count_if(arrived_, [&](const auto& entry) {
+      const Key& other = entry.first;
+      return other.kind == key.kind && other.chunk == key.chunk && (other.step < 0) == (key.step < 0);
+    });
+    if (waiting >= most_waiting(key))
+      return cat(which, " while ", waiting, " that it sent wait here, and the schedule lets it be no further ahead");
+  }
+  if (activation.tensors.size() != 1 || !activation.tensors.front())
+    return cat(which, " as ", activation.tensors.size(), " tensors, expected one");
+  const Tensor& tensor = activation.tensors.front();
+  if (const auto& due = options_.activations; due && tensor.dtype() != *due)
+    return cat(which, " as ", troupe::name_of(tensor.dtype()), ", expected ", troupe::name_of(*due));
+  const auto& inputs = options_.plan.inputs;
+  if (inputs.empty()) return {};
+  const SampleRange& samples = activation.samples;
+  const Shape due = nn::batch_shape(std::max<int64_t>(samples.count, 0), inputs[key.chunk + !forward]);
+  if (tensor.shape() == due) return {};
+  return cat(which, " of shape ", tensor.shape(), ", expected ", due, " for its ", samples.count, " samples");
 }
 
 StageCore::Effects StageCore::tick() const {
@@ -426,6 +498,8 @@ std::string StageCore::waits_for() const {
   if (runs_.empty() || std::ranges::any_of(runs_, [](const Run& run) { return run.at_executor > 0; })) return {};
   const Run& run = runs_.front();  // the others wait for it, or for the same
   if (!run.order.done()) {
+    if (const auto next = run.order.next(); next && !has_room(run, *next))
+      return cat(describe(holder(next->chunk + 1)), " to take outputs of earlier micro-batches than ", next->micro_batch);
     const Action& action = run.order.waiting();
     const bool forward = action.kind == ActionKind::forward;
     const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;

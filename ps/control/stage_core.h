@@ -53,7 +53,12 @@ struct StageTask {
 /// of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a part.
 ///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
-/// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second.
+/// How many outputs can wait follows from the schedule: the stage that makes them keeps no more micro-batches whose
+/// gradient it has not had. More than that, and what comes from the wrong stage, with another shape or dtype, or for a
+/// step that cannot be, is a Fault that names the sender: peers decide neither memory nor what is computed.
+///
+/// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second. Nothing comes
+/// back in them, so outputs are acknowledged when they are taken, and a stage is at most kTests of them ahead of the next.
 class StageCore {
  public:
   /// A layer's gradient: `sum`, to which the part of another stage in a tied layer is still to be added, where there is
@@ -101,6 +106,8 @@ class StageCore {
     uint32_t chunk = 0, micro_batch = 0;
     auto operator<=>(const Key&) const = default;
   };
+  /// Outputs of an evaluation for one chunk that the next stage has not taken.
+  static constexpr int64_t kTests = 4;
   /// A piece of work under way.
   struct Run {
     Work work;
@@ -134,7 +141,11 @@ class StageCore {
   void advance(Effects& out);
   std::optional<std::pair<Run*, Action>> next_action();
   std::optional<Key> input_of(const Run& run, const Action& action) const;
-  bool neighbour(const Key& key) const;
+  std::optional<uint32_t> maker(const Key& key) const;
+  bool has_room(const Run& run, const Action& action) const;
+  int64_t most_waiting(const Key& key) const;
+  std::string objection(const Run* run, const Key& key, const Activation& activation) const;
+  void acknowledge(Effects& out, const Key& key, const Endpoint& to) const;
   void note_arrival(Run& run, const Key& key) const;
   void submit(Effects& out, Run& run, const Action& action);
   std::vector<LayerId> complete_after(Run& run, const Action& action) const;
@@ -151,6 +162,7 @@ class StageCore {
   void moved(std::string what);
 
   StageOptions options_;
+  std::map<uint32_t, int64_t> most_waiting_;  ///< by chunk that takes from another stage: its inputs in training
   std::shared_ptr<const Membership> membership_;
   Generation generation_ = 0;
 

@@ -48,6 +48,7 @@ WorkerCore::Effects WorkerCore::handle(const Envelope& envelope) {
   else if (const auto* m = std::get_if<Refused>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<Verdict>(&envelope.body)) on(out, *m);
   else if (const auto* m = std::get_if<InstallAck>(&envelope.body)) on(out, *m, envelope.from.index);
+  else if (const auto* m = std::get_if<CollectiveId>(&envelope.body)) on(out, *m);
   return out;
 }
 
@@ -57,7 +58,8 @@ Status WorkerCore::check(const Membership& membership) const {
     return fail(ErrorKind::invalid, cat("the membership has ", membership.workers.size(), " workers"));
   const std::vector<LayerSpec>& theirs = membership.layout->layers;
   bool same = theirs.size() == layers_.size();
-  for (size_t i = 0; same && i < layers_.size(); ++i) same = theirs[i].count == layers_[i].count;
+  for (size_t i = 0; same && i < layers_.size(); ++i)
+    same = theirs[i].count == layers_[i].count && theirs[i].row_width == layers_[i].row_width;
   if (!same) return fail(ErrorKind::invalid, "the membership's layout is of another model");
   if (membership_.layout && !membership.rebase &&
       (membership.layout->parcels.size() != parcels_.size() || membership.servers.size() != membership_.servers.size()))
@@ -106,12 +108,14 @@ void WorkerCore::on(Effects& out, const Membership& membership, Generation gener
       buckets_ = make_buckets(layout(), mine, options_.bucket_bytes);
       std::fill(local_.begin(), local_.end(), SliceState{});  // the servers have what counts
       std::fill(local_step_.begin(), local_step_.end(), -1);
+      host_step_.reset();
     } else {
       forget_reads(before.servers);
     }
   }
   to_coordinator(out, MembershipAck{});
   if (!news) return;
+  regroup(out);
   Effects again = tick();
   out.send.insert(out.send.end(), again.send.begin(), again.send.end());
 }
@@ -148,6 +152,8 @@ void WorkerCore::on(Effects& out, const PushAck& ack) {
   if (!parcel.unacked || parcel.unacked->sequence != ack.sequence) return;
   const Step step = parcel.unacked->step;
   parcel.unacked.reset();
+  parcel.stored = step;
+  parcel.held = false;
   send_pushes(out, ack.parcel);
   close(out, step);
 }
@@ -156,10 +162,11 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
   if (reply.parcel >= parcels_.size()) return;
   ParcelState& parcel = parcels_[reply.parcel];
   if (!parcel.pulling || parcel.pulling->ticket != reply.ticket) return;
-  if (const Status fits = check_pull_reply(reply, layout()); !fits)
+  if (const Status fits = check_pull_reply(reply, *parcel.pulling, layout()); !fits)
     return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
   parcel.arrived[reply.step] = reply;
+  confirm_stored(out, reply.parcel, reply.step);
   send_pushes(out, reply.parcel);
   advance(out);
 }
@@ -186,13 +193,14 @@ WorkerCore::Effects WorkerCore::tick() {
   }
   for (const Parcel& parcel : layout().parcels) {
     const ParcelState& state = parcels_[parcel.id];
-    if (state.unacked) send(out, server_of(parcel.id), *state.unacked);
+    if (state.unacked && !state.held) send(out, server_of(parcel.id), *state.unacked);
     if (state.pulling) send(out, server_of(parcel.id), *state.pulling);
   }
   for (const auto& [server, install] : installing_)
     send(out, {Role::server, server, membership_.servers[server]}, install);
   for (const auto& [number, done] : unacked_done_) to_coordinator(out, done);
   if (partial_) to_coordinator(out, *partial_);
+  say_of_group(out);
   // A stage may have its next piece of work and wait for a neighbour alone: whoever replaced it has told nobody but the
   // coordinator, which answers.
   if (!waiting_ || layout().stages > 1) to_coordinator(out, WorkRequest{waiting_ ? next_number_ - 1 : next_number_});
@@ -266,18 +274,66 @@ void WorkerCore::begin(Effects& out) {
     }
     // A test sees what the servers hold now, not what was read ahead for the next step. What is to be pulled behind a
     // push of this actor comes by itself.
+    if (train && by_rows(parcel.id)) continue;  // pull_rows
     const bool coming = !state.queued.empty() || (state.pulling && state.pulling->step == version) ||
                         (version < work.step && version > work.since);
     if (!train || (!coming && state.arrived.count(version) == 0)) pull(out, parcel.id, version);
   }
+  if (train) find_rows(out, work);
+  pull_rows(out);
   advance(out);
 }
 
-void WorkerCore::pull(Effects& out, ParcelId parcel, Step step) {
+void WorkerCore::find_rows(Effects& out, const Work& work) {
+  if (std::ranges::none_of(layers_, [](const LayerSpec& layer) { return ps::by_rows(layer); })) return;
+  const auto [found, first] = rows_.try_emplace(work.number);
+  if (!first) return;
+  if (work.range.count > 0) return out.tasks.push_back(FindRows{work});
+  for (const LayerSpec& layer : layers_)
+    found->second.push_back(ps::by_rows(layer) ? Tensor::empty({0}, DType::i32) : Tensor{});
+}
+
+WorkerCore::Effects WorkerCore::rows_found(uint64_t work, std::vector<Tensor> rows) {
+  Effects out;
+  TROUPE_CHECK(rows.size() == layers_.size(), "rows of ", rows.size(), " layers, there are ", layers_.size());
+  const auto found = rows_.find(work);
+  if (found == rows_.end()) return out;
+  found->second = std::move(rows);
+  pull_rows(out);
+  advance(out);  // a test may have read the whole layer for this step
+  return out;
+}
+
+// Those of the step that waits for weights, as soon as it is known which, behind the push of the step before.
+void WorkerCore::pull_rows(Effects& out) {
+  if (running_.empty() || newest().computes || newest().work.kind != Work::Kind::train) return;
+  const auto found = rows_.find(newest().work.number);
+  if (found == rows_.end() || found->second.empty()) return;
+  const Step step = newest().work.step;
+  for (const Parcel& parcel : layout().parcels) {
+    if (!by_rows(parcel.id)) continue;
+    ParcelState& state = parcels_[parcel.id];
+    const bool asked = state.pulling && state.pulling->step == step;
+    if (asked || state.arrived.count(step) > 0 || !state.queued.empty()) continue;
+    pull(out, parcel.id, step, rows_in(newest().work, layout().slices[parcel.slices.front()]));
+  }
+}
+
+// The rows of a slice that the work's batch reads.
+Tensor WorkerCore::rows_in(const Work& work, const Slice& slice) const {
+  const Tensor& all = rows_.at(work.number)[slice.layer];
+  const auto rows = all.span<int32_t>();
+  const int64_t width = layers_[slice.layer].row_width;
+  const auto begin = std::ranges::lower_bound(rows, slice.begin / width);
+  const auto end = std::ranges::lower_bound(rows, slice.end / width);
+  return all.view(begin - rows.begin(), {end - begin});
+}
+
+void WorkerCore::pull(Effects& out, ParcelId parcel, Step step, Tensor rows) {
   ParcelState& state = parcels_[parcel];
   state.arrived.erase(step);
   state.arrived.erase(state.arrived.begin(), state.arrived.lower_bound(computed_ + 1 - options_.weight_lag));
-  state.pulling = Pull{parcel, step, next_ticket_++};
+  state.pulling = Pull{parcel, step, next_ticket_++, std::move(rows)};
   send(out, server_of(parcel), *state.pulling);
 }
 
@@ -290,25 +346,26 @@ void WorkerCore::advance(Effects& out) {
   const bool train = now.work.kind == Work::Kind::train;
   const bool has_samples = now.work.range.count > 0;
   if (train && has_samples && now.forwarded > first) out.tasks.push_back(Forward{now.work, first, now.forwarded});
-  if (now.forwarded < layers_.size()) return;
+  if (now.forwarded < layers_.size() || (train && group_undecided())) return;
   now.computes = true;
   if (!train) {
     out.tasks.push_back(Evaluate{now.work});
     return;
   }
   computed_ = now.work.step;
+  begin_host_step(now.work);
   if (has_samples) {
     // A stage's gradients come in any order, and are put into their buckets here.
-    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(now.work);
+    std::vector<Bucket> reduced = holds_pushes() ? std::vector<Bucket>{} : buckets(now);
     if (layout().stages > 1) now.filler = BucketFiller(std::exchange(reduced, {}));
-    out.tasks.push_back(Backward{now.work, std::move(reduced)});
+    out.tasks.push_back(Backward{now.work, std::move(reduced), layers_on_host()});
     start(out);
     if (waiting_) prepare(out);
   } else {
     // Nothing to compute, but the step counts: others wait for this worker's word.
     const Step step = now.work.step;
-    for (size_t layer = 0; layer < layers_.size(); ++layer)
-      if (computes(static_cast<LayerId>(layer)) && policy(static_cast<LayerId>(layer)).mode == Mode::all_reduce)
+    for (LayerId layer = 0; layer < layers_.size(); ++layer)
+      if (computes(layer) && (policy(layer).mode == Mode::all_reduce || on_host(layer)))
         now.gradients[layer] = Tensor::zeros({layers_[layer].count});
     push_everything(out, now);
     end(step);
@@ -318,8 +375,10 @@ void WorkerCore::advance(Effects& out) {
 }
 
 // The step that waits, while the one that runs awaits the answers to its pushes.
-void WorkerCore::prepare(Effects& out) const {
-  if (waiting_->kind == Work::Kind::train && waiting_->range.count > 0) out.tasks.push_back(Prepare{*waiting_});
+void WorkerCore::prepare(Effects& out) {
+  if (waiting_->kind != Work::Kind::train || waiting_->range.count == 0) return;
+  out.tasks.push_back(Prepare{*waiting_});
+  find_rows(out, *waiting_);
 }
 
 // Puts a layer's weights in place if all of them are here.
@@ -336,6 +395,8 @@ bool WorkerCore::take_weights(LayerId layer) {
   for (ParcelId parcel : parcels_of_[layer])
     if (parcels_[parcel].arrived.count(version) == 0) return false;
 
+  const bool some_rows = layers_[layer].row_width > 0 && now.work.kind == Work::Kind::train;
+  if (some_rows && rows_.at(now.work.number).empty()) return false;  // not known yet
   OpenStep* open = now.work.kind == Work::Kind::train ? &open_.at(step) : nullptr;
   const int64_t count = layers_[layer].count;
   Tensor whole;
@@ -351,6 +412,7 @@ bool WorkerCore::take_weights(LayerId layer) {
         if (!read_before) open->done.pulled_bytes += static_cast<int64_t>(reply.values[i].bytes());
         open->done.max_lag = std::max(open->done.max_lag, step - version + reply.lag);
       }
+      if (some_rows) continue;
       if (!own && slice.count() == count) {
         whole = reply.values[i];  // the server's published version itself
         continue;
@@ -368,13 +430,38 @@ bool WorkerCore::take_weights(LayerId layer) {
       }
     }
   }
-  now.weights[layer] = whole;
+  now.weights[layer] = some_rows ? row_weights(now.work, layer) : whole;
   if (own) {
     local.values = whole;
     local_[layer] = std::move(local);
     local_step_[layer] = step;
   }
   return true;
+}
+
+// Those that the work's batch reads, one behind the other: parcels of a layer by rows ascend as its rows do. What a
+// test has read for this step is all of a parcel.
+Tensor WorkerCore::row_weights(const Work& work, LayerId layer) const {
+  const int64_t width = layers_[layer].row_width;
+  std::vector<Tensor> parts;
+  int64_t count = 0;
+  for (const ParcelId parcel : parcels_of_[layer]) {
+    const Slice& slice = layout().slices[layout().parcels[parcel].slices.front()];
+    const Tensor rows = rows_in(work, slice);
+    Tensor values = parcels_[parcel].arrived.at(work.step).values.front();
+    if (values.count() != rows.count() * width)
+      values = gather_rows(values, static_cast<int32_t>(slice.begin / width), rows.span<int32_t>(), width);
+    count += values.count();
+    parts.push_back(std::move(values));
+  }
+  if (parts.size() == 1) return parts.front();
+  Tensor together = Tensor::empty({count});
+  float* to = together.data<float>();
+  for (const Tensor& part : std::as_const(parts)) {
+    std::memcpy(to, part.raw(), part.bytes());
+    to += part.count();
+  }
+  return together;
 }
 
 WorkerCore::Effects WorkerCore::gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares,
@@ -428,18 +515,19 @@ void WorkerCore::push_everything(Effects& out, Running& step) {
     reduced_squares_ = 0;
     reduced_finite_ = true;
   }
-  for (Bucket& bucket : buckets(step.work)) {
+  for (Bucket& bucket : buckets(step)) {
     for (Reduce& task : bucket) {
       task.gradient = step.gradients[task.layer];
       if (step.non_finite.empty()) continue;
       // The sum of all workers then says that this step is not finite, whichever layer it was.
       task.gradient = Tensor::zeros({layers_[task.layer].count});
-      task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      if (!task.host) task.gradient.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     }
     out.tasks.push_back(std::move(bucket));
   }
   for (size_t i = layout().parcels.size(); i-- > 0;)
-    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce)
+    if (computes(layout().parcels[i]) && layout().parcels[i].policy.mode != Mode::all_reduce &&
+        !on_host(layout().parcels[i]))
       push(out, step, static_cast<ParcelId>(i));
 }
 
@@ -463,7 +551,10 @@ void WorkerCore::push(Effects& out, const Running& step, ParcelId id) {
     push.samples = step.work.range.count;
     for (SliceId s : parcel.slices) {
       const Slice& slice = layout().slices[s];
-      push.gradients.push_back(step.gradients[slice.layer].view(slice.begin, {slice.count()}));
+      if (by_rows(id))
+        add_rows(push, step, slice);
+      else
+        push.gradients.push_back(step.gradients[slice.layer].view(slice.begin, {slice.count()}));
       open_.at(push.step).done.pushed_bytes += static_cast<int64_t>(push.gradients.back().bytes());
     }
     if (parcel.policy.immediate() && options_.clip_norm > 0) {
@@ -471,12 +562,28 @@ void WorkerCore::push(Effects& out, const Running& step, ParcelId id) {
       if (norm > options_.clip_norm) push.scale = options_.clip_norm / norm;
     }
   }
+  enqueue(out, id, std::move(push));
+}
+
+void WorkerCore::enqueue(Effects& out, ParcelId id, Push push) {
   std::deque<Push>& queued = parcels_[id].queued;
   const bool in_order = queued.empty() || queued.back().step < push.step;
   TROUPE_CHECK(in_order && static_cast<Step>(queued.size()) <= options_.weight_lag, "parcel ", id, " has ",
                queued.size(), " pushes open before that of step ", push.step);
   queued.push_back(std::move(push));
   send_pushes(out, id);
+}
+
+// Those of the slice among the rows that the step's batch reads, which the layer's gradient is of.
+void WorkerCore::add_rows(Push& push, const Running& step, const Slice& slice) const {
+  const Tensor& all = rows_.at(step.work.number)[slice.layer];
+  const Tensor& gradient = step.gradients[slice.layer];
+  const int64_t width = layers_[slice.layer].row_width;
+  TROUPE_CHECK(gradient.count() == all.count() * width, "the gradient of layer ", layers_[slice.layer].name, " has ",
+               gradient.count(), " elements, its ", all.count(), " rows ", all.count() * width);
+  push.rows = rows_in(step.work, slice);
+  const auto first = static_cast<int64_t>((push.rows.offset_bytes() - all.offset_bytes()) / sizeof(int32_t));
+  push.gradients.push_back(gradient.view(first * width, {push.rows.count() * width}));
 }
 
 // One at a time. The weights of its own step have come before it leaves, whoever reads them: with it the server makes
@@ -491,18 +598,22 @@ void WorkerCore::send_pushes(Effects& out, ParcelId id) {
   const Step next = push.step + 1;
   send(out, server_of(id), push);
   parcel.unacked = std::move(push);
-  pull(out, id, next);
+  if (by_rows(id))
+    pull_rows(out);
+  else if (!parcel.pulling || parcel.pulling->step != next)  // a sum of the host's devices comes after that was asked for
+    pull(out, id, next);
 }
 
 // ---- all_reduce layers ---------------------------------------------------------------------------------------------
 
 // A step's buckets, without their gradients.
-std::vector<Bucket> WorkerCore::buckets(const Work& work) const {
-  std::vector<Bucket> buckets;
+std::vector<Bucket> WorkerCore::buckets(const Running& step) const {
+  const Work& work = step.work;
+  std::vector<Bucket> buckets = host_buckets(step);
   for (const std::vector<LayerId>& layers : buckets_) {
     Bucket& bucket = buckets.emplace_back();
     for (const LayerId layer : layers) {
-      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}});
+      Reduce& task = bucket.emplace_back(Reduce{work.step, layer, {}, {}, {}});
       if (!holds_pushes() && work.step_samples > 0) task.apply = update_of(layer, work, {}, 1);
     }
   }
@@ -654,6 +765,8 @@ void WorkerCore::close(Effects& out, Step step) {
 }
 
 void WorkerCore::end(Step step) {
+  for (const Running& running : running_)
+    if (running.work.step == step) rows_.erase(running.work.number);
   std::erase_if(running_, [step](const Running& r) { return r.work.step == step; });
 }
 

@@ -11,6 +11,7 @@
 #include <troupe/ps/control/bucket_filler.h>
 #include <troupe/ps/messages.h>
 #include <troupe/ps/param/optimizer.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 
@@ -27,6 +28,10 @@ struct WorkerOptions {
   /// A stage of an asynchronous pipeline: step t computes with the weights of step max(t - lag, Work::since), and up to
   /// lag + 1 steps are under way (weight_lag in schedule.h). Its layers are `sync`, and nothing asks for a verdict.
   Step weight_lag = 0;
+  /// Where some of a run's workers may compute on devices, the kind of this one's: those of a host add up what is pushed
+  /// of `host_layers`, as far as those are under sync. Empty, or with nobody to add up with, each pushes its own.
+  std::string device;
+  std::vector<LayerId> host_layers;
 };
 
 /// A worker without its actor: which weights to ask for, when a layer range may run, what to push, what to say
@@ -40,11 +45,24 @@ struct WorkerOptions {
 /// The pull of a parcel for step t+1 leaves right behind its push of step t, and the next piece of work is
 /// asked for while this one runs, so that step t+1 begins while pushes of step t are still on their way.
 ///
+/// Of a layer by rows it pulls and pushes those that the step's batch reads (a test reads all): that pull leaves when the
+/// step's work has come and the push of the step before has left.
+///
 /// A worker that is one stage of its replica (Layout::stages) asks and answers for its own layers alone.
 ///
 /// Of an asynchronous pipeline, it begins a step while earlier ones are computed. Which version of a layer a step reads
 /// is a matter of arithmetic alone: the version that follows a push is pulled behind it and awaited before the next
 /// push leaves, so that none is missed, and kept until the last step that reads it has begun.
+///
+/// Where the devices of a host add up gradients, the workers of a host are a group, another one each generation:
+///
+///   asked --all have, id--> joining --all have--> joined: from an agreed step on sums are pushed by the lowest worker,
+///     ^                                             |      which cover the others (combined_push.h)
+///     +-------------- new generation <--------------+
+///
+/// Until then no backward pass begins. What was under way in the old group everybody pushes alone: a server drops what
+/// the sum, if that came to be stored, has in it. It knows the new generation before any worker does, and takes nothing
+/// of the old one any more.
 class WorkerCore {
  public:
   struct Effects {
@@ -62,10 +80,16 @@ class WorkerCore {
   /// `sum_of_squares` (of the gradient as it is) and `finite` are of this layer.
   Effects gradient_ready(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects backward_done(Step step, const StepStats& stats, double compute_s, double wait_s);
+  /// Answers FindRows: by layer, empty but for those by rows.
+  Effects rows_found(uint64_t work, std::vector<Tensor> rows);
   Effects evaluated(const StepStats& stats, double compute_s);
   /// `sum_of_squares` is of the summed gradient.
   Effects reduced(Step step, LayerId layer, Tensor gradient, double sum_of_squares, bool finite);
   Effects applied_locally(Step step, LayerId layer, SliceState local);
+  /// What MakeGroup, JoinGroup and a bucket of `host` were answered with.
+  Effects group_known(Generation generation, std::string id);
+  Effects group_joined(Generation generation, Step from);
+  Effects summed_on_host(const HostSum& sum);
   /// What Fetch asked for, in host memory.
   Effects fetched(std::vector<std::pair<LayerId, SliceState>> layers);
 
@@ -82,6 +106,8 @@ class WorkerCore {
   struct ParcelState {
     std::optional<Push> unacked;      ///< said, not acknowledged
     std::deque<Push> queued;          ///< behind it, or behind the answer to the pull of its own step
+    bool held = false;                ///< `unacked` is a sum of several workers, which may not be said again
+    Step stored = -1;                 ///< the last step known to be stored
     std::optional<Pull> pulling;      ///< said, not answered
     std::map<Step, PullReply> arrived;  ///< by the step that they are for: one, or as many as lag behind
   };
@@ -99,6 +125,29 @@ class WorkerCore {
   struct OpenStep {                   ///< a step that is not done
     WorkDone done;
     int64_t missing = 0;              ///< acknowledgements and all_reduce layers, plus one until backward is done
+  };
+
+  /// The workers of this host, in this generation.
+  struct HostGroup {
+    enum class Phase : uint8_t { none, asked, joining, joined, alone };
+    Phase phase = Phase::none;
+    bool making = false;              ///< its id
+    std::string id;                   ///< made here, or about to be joined with
+    bool told = false;                ///< the coordinator knows that this worker has joined
+    std::vector<WorkerId> members;
+    Step from = 0;                    ///< the first step that they take together
+  };
+  /// The last step that a group sums.
+  struct HostStep {
+    struct Sum {
+      Tensor gradient;
+      int64_t samples = 0;
+      bool finite = true, alone = false;
+    };
+    Work work;
+    Generation generation = 0;
+    std::vector<WorkerId> members;
+    std::map<LayerId, Sum> sums;
   };
 
   const Layout& layout() const { return *membership_.layout; }
@@ -127,6 +176,7 @@ class WorkerCore {
   void on(Effects& out, const Refused& refused);
   void on(Effects& out, const Verdict& verdict);
   void on(Effects& out, const InstallAck& ack, ServerId server);
+  void on(Effects& out, const CollectiveId& answer);
 
   bool has_room() const;
   Running& running(Step step);
@@ -134,17 +184,37 @@ class WorkerCore {
   Step version_for(const Work& work) const;
   void start(Effects& out);
   void begin(Effects& out);
+  void choose_host_layers();
+  void regroup(Effects& out);
+  bool group_undecided() const;
+  void say_of_group(Effects& out) const;
+  void begin_host_step(const Work& work);
+  bool on_host(LayerId layer) const { return host_step_ && host_layers_.contains(layer); }
+  bool on_host(const Parcel& parcel) const { return on_host(layout().slices[parcel.slices.front()].layer); }
+  std::vector<size_t> layers_on_host() const;
+  std::vector<Bucket> host_buckets(const Running& step) const;
+  void push_host_parcel(Effects& out, ParcelId parcel);
+  Push host_push(ParcelId parcel, const HostStep::Sum& sum);
+  void push_alone(Effects& out, ParcelId parcel, Push push);
+  void confirm_stored(Effects& out, ParcelId parcel, Step arrived);
+  void enqueue(Effects& out, ParcelId parcel, Push push);
   void begin_upload(Effects& out);
   void install(Effects& out, const std::vector<std::pair<LayerId, SliceState>>& layers);
-  void pull(Effects& out, ParcelId parcel, Step step);
+  void pull(Effects& out, ParcelId parcel, Step step, Tensor rows = {});
+  bool by_rows(ParcelId parcel) const { return ps::by_rows(layout(), layout().parcels[parcel]); }
+  void find_rows(Effects& out, const Work& work);
+  void pull_rows(Effects& out);
+  Tensor rows_in(const Work& work, const Slice& slice) const;
+  Tensor row_weights(const Work& work, LayerId layer) const;
   void advance(Effects& out);
-  void prepare(Effects& out) const;
+  void prepare(Effects& out);
   bool take_weights(LayerId layer);
   void push_everything(Effects& out, Running& step);
   void push_ready_parcels(Effects& out, Running& step, LayerId layer);
   void push(Effects& out, const Running& step, ParcelId parcel);
+  void add_rows(Push& push, const Running& step, const Slice& slice) const;
   void send_pushes(Effects& out, ParcelId parcel);
-  std::vector<Bucket> buckets(const Work& work) const;
+  std::vector<Bucket> buckets(const Running& step) const;
   ApplyLocal update_of(LayerId layer, const Work& work, Tensor gradient, double scale) const;
   void apply(Effects& out, LayerId layer, double scale, bool skip);
   void close(Effects& out, Step step);
@@ -160,10 +230,16 @@ class WorkerCore {
   std::vector<std::vector<ParcelId>> parcels_of_;  ///< by layer
   std::vector<std::vector<LayerId>> buckets_;      ///< all_reduce layers
   uint64_t next_ticket_ = 1;
+  HostGroup host_;
+  std::set<LayerId> host_layers_;                  ///< of WorkerOptions::host_layers, those that are summed
+  std::vector<std::vector<LayerId>> host_buckets_;
+  std::optional<HostStep> host_step_;
 
   uint64_t next_number_ = 1;                       ///< of the work asked for
   std::optional<Work> waiting_;                    ///< has come, does not run yet
   std::deque<Running> running_;                    ///< ascending; the last may wait for weights
+  /// By number of a piece of work, the rows that its batch reads, by layer; empty while they are looked for.
+  std::map<uint64_t, std::vector<Tensor>> rows_;
   Step computed_ = -1;                             ///< the newest training step that was given out
   std::map<Step, OpenStep> open_;
   std::map<uint64_t, WorkDone> unacked_done_;      ///< by number

@@ -12,6 +12,9 @@ namespace troupe::ps {
 struct Prepare {
   Work work;  ///< the next step; given behind the last task of the one that runs
 };
+struct FindRows {
+  Work work;  ///< of its batch: which rows of the layers by rows it reads; between two steps, as Prepare is
+};
 struct Forward {
   Work work;
   size_t first = 0, last = 0;  ///< layers whose weights have come; ranges of a step are adjacent, ascending. Those of
@@ -29,6 +32,11 @@ struct ApplyLocal {            ///< one optimizer step on the worker's own copy
   double clip_scale = 1;       ///< of everything but statistics
   SliceState local;            ///< values are not written (a running step may read them), state is
 };
+struct HostShare {             ///< a worker's part of what the devices of its host add up
+  Generation generation = 0;   ///< of the group that is meant
+  int64_t samples = 0;
+  bool finite = true;
+};
 struct Reduce {                ///< sum over all workers, in place
   Step step = 0;
   LayerId layer = 0;
@@ -36,9 +44,32 @@ struct Reduce {                ///< sum over all workers, in place
   /// What follows at once where there is no verdict to wait for, its gradient being the sum: the answer is then
   /// that of ApplyLocal alone.
   std::optional<ApplyLocal> apply;
+  std::optional<HostShare> host;  ///< over the devices of this worker's host alone: a HostSum
+};
+struct HostSum {               ///< of a bucket
+  Step step = 0;
+  std::vector<std::pair<LayerId, Tensor>> layers;  ///< in host memory; empty tensors on all but the lowest worker
+  int64_t samples = 0;         ///< of all who are in it
+  bool finite = true;
+  bool alone = false;          ///< there is no such group any more: this is the worker's own gradient
 };
 /// Layers that go together, equal on all workers but for the gradients: the n-th bucket of each is the same one.
 using Bucket = std::vector<Reduce>;
+struct MakeGroup {             ///< what the members of a new group need to join (CollectiveId)
+  Generation generation = 0;
+};
+/// Answered twice: when it begins to wait, with the id, and with the first step that all take together, the highest
+/// `first`.
+struct JoinGroup {
+  Generation generation = 0;
+  int rank = 0, size = 1;
+  std::string id;
+  Step first = 0;
+  uint64_t plan = 0;           ///< GroupSeat's
+};
+/// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this worker's
+/// own gradients, those that have been summed as well.
+struct LeaveGroup {};
 struct Fetch {                 ///< layers that lie on a device, for host memory: they are to be uploaded
   std::vector<std::pair<LayerId, SliceState>> layers;
 };
@@ -47,7 +78,9 @@ struct Backward {              ///< follows the step's last Forward on the same 
   /// To be reduced as soon as their gradients are there and finite, which the core then hears nothing of; empty where
   /// gradients wait for the whole backward pass.
   std::vector<Bucket> buckets;
+  std::vector<size_t> stay;    ///< layers whose gradients are summed on the device: they stay there
 };
-using Task = std::variant<Prepare, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch>;
+using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup, JoinGroup,
+                          LeaveGroup>;
 
 }  // namespace troupe::ps

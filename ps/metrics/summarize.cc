@@ -39,7 +39,7 @@ std::vector<LayerSummary> layers_of(const Layout& layout, int64_t workers) {
       if (slice.layer == id) servers.insert(slice.server);
     LayerSummary layer;
     layer.name = layout.layers[id].name;
-    layer.policy = describe(layout.policies[id]);
+    layer.policy = describe(layout.policies[id]) + (layout.layers[id].row_width > 0 ? ", by rows" : "");
     layer.parameters = layout.layers[id].count;
     layer.shards = static_cast<int64_t>(servers.size());
     layer.step_bytes = 2 * static_cast<int64_t>(sizeof(float)) * layer.parameters * workers;

@@ -36,9 +36,9 @@ struct RunSummary {
   std::string error;  ///< the first cause, where it failed or what it was for could not be saved
   std::optional<double> test_accuracy, test_loss;
   std::optional<double> train_loss;  ///< mean over the last epoch's samples
-  int64_t steps = 0, samples = 0;
-  double seconds = 0;  ///< training, without start-up
-  double samples_per_second = 0;
+  int64_t steps = 0, samples = 0;  ///< since the run began, before a resume too
+  double seconds = 0;              ///< of training, without start-up, before a resume too
+  double samples_per_second = 0;   ///< since it was resumed, as the counts of layers and workers below
   int64_t skipped_steps = 0;  ///< for non-finite gradients
   double loss_scale = 1;      ///< at the end
   int64_t restarts = 0;       ///< workers and servers replaced

@@ -2,18 +2,20 @@
 
 namespace troupe::ps {
 
-void DeviceOptimizer::apply(Stream& stream, const LayerSpec& layer, const DeviceUpdate& update) const {
-  const double rate = learning_rate(options_, update.schedule_step);
-  for (const ParamSpec& param : layer.params) {
-    const Tensor g = update.gradient.view(param.offset, param.shape);
-    Tensor w = update.values.view(param.offset, param.shape);
-    if (param.kind == ParamKind::statistic) {
-      ops_->sgd(stream, {1, update.gradient_scale, 0}, g, w);
+void DeviceOptimizer::apply(Stream& stream, std::span<const Segment> segments,
+                            const DeviceUpdate& update) const {
+  const double rate = learning_rate(options_, update.schedule_step) * update.rate_scale;
+  for (const Segment& segment : segments) {
+    const Shape shape{segment.end - segment.begin};
+    const Tensor g = update.gradient.view(segment.begin, shape);
+    Tensor w = update.values.view(segment.begin, shape);
+    if (segment.kind == ParamKind::statistic) {
+      ops_->sgd(stream, {1, update.gradient_scale * update.rate_scale, 0}, g, w);
       continue;
     }
     std::vector<Tensor> state;
-    for (const Tensor& whole : update.state) state.push_back(whole.view(param.offset, param.shape));
-    const double decay = param.kind == ParamKind::weight ? options_.weight_decay : 0;
+    for (const Tensor& whole : update.state) state.push_back(whole.view(segment.begin, shape));
+    const double decay = segment.kind == ParamKind::weight ? options_.weight_decay : 0;
     step(stream, {rate, update.gradient_scale * update.clip_scale, decay}, g, w, state, update.updates);
   }
 }

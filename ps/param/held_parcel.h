@@ -1,8 +1,10 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <vector>
 
 #include <troupe/ps/messages.h>
+#include <troupe/ps/param/rows.h>
 #include <troupe/ps/param/vector_clock.h>
 
 namespace troupe::ps {
@@ -13,6 +15,13 @@ struct Contribution {
   Step schedule_step = 0;
   std::vector<Tensor> gradients;
   bool finite = true;
+  Tensor rows;  ///< of a parcel by rows, as in the Push
+};
+
+/// Gradients of rows, by whom, in the order they are summed.
+struct RowParts {
+  std::vector<WorkerId> workers;
+  std::vector<RowValues> values;
 };
 
 /// How far a parcel has come on its shard, and who waits for it.
@@ -28,12 +37,29 @@ struct HeldParcel {
   std::map<WorkerId, Contribution> pending;  ///< sync: to step `version`, in the order they are summed
   /// Sync: parameters of `version` - 1, one a slice, for a worker that was restarted in that step. Empty at first.
   std::vector<Tensor> previous;
+  /// Sync, by rows, in place of `previous`: what is different in it, so that no step copies the whole table.
+  struct Before {
+    Tensor rows, values;
+  };
+  std::optional<Before> before;
   std::map<WorkerId, Envelope> waiting;  ///< pulls that may not be answered yet
   std::vector<Read> reads;               ///< by worker
   int64_t updates = 0;
 
+  /// The parameters of the version before this one are known.
+  bool remembers() const { return before || !previous.empty(); }
   /// Every present worker has contributed to the step.
   bool complete() const { return !pending.empty() && clock.slowest() > version; }
+  /// By rows: the contributions that have something to add.
+  RowParts row_parts() const {
+    RowParts parts;
+    for (const auto& [worker, part] : pending) {
+      if (part.samples == 0) continue;
+      parts.workers.push_back(worker);
+      parts.values.push_back({part.rows.span<int32_t>(), part.gradients.front().span<float>()});
+    }
+    return parts;
+  }
   int64_t samples() const {
     int64_t sum = 0;
     for (const auto& [worker, part] : pending) sum += part.samples;

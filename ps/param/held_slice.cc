@@ -1,6 +1,5 @@
 #include <troupe/ps/param/held_slice.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace troupe::ps {
@@ -14,20 +13,14 @@ bool only_ours(const Tensor& tensor) {
   return true;
 }
 
-std::vector<Segment> segments_of(const LayerSpec& layer, const Slice& slice) {
-  std::vector<Segment> segments;
-  for (const ParamSpec& param : layer.params) {
-    const int64_t begin = std::max(param.offset, slice.begin);
-    const int64_t end = std::min(param.offset + param.shape.count(), slice.end);
-    if (begin < end) segments.push_back({begin - slice.begin, end - slice.begin, param.kind});
-  }
-  return segments;
-}
-
 }  // namespace
 
-HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first, const Optimizer& optimizer)
-    : slice_(slice), segments_(segments_of(layout.layers[slice.layer], slice)), now_(std::move(first)) {
+HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first, const Optimizer& optimizer,
+                     std::shared_ptr<ShardDevice> device)
+    : slice_(slice),
+      row_width_(layout.layers[slice.layer].row_width),
+      segments_(segments_of(layout.layers[slice.layer], slice.begin, slice.end)),
+      now_(std::move(first)) {
   const size_t states = optimizer.state_names().size();
   now_.slice = slice.id;
   if (now_.state.empty())
@@ -36,14 +29,52 @@ HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first,
                " elements starts with ", now_.values.count());
   TROUPE_CHECK(now_.state.size() == states, optimizer.name(), " keeps ", states, " state vectors, not ",
                now_.state.size());
+  if (!device || row_width_ > 0) return;
+  device_ = std::make_unique<DeviceSlice>(std::move(device), layout.layers[slice.layer].name, segments_);
+  install(std::move(now_));
 }
 
-void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
+void HeldSlice::install(SliceState state) {
+  now_ = std::move(state);
+  if (!device_) return;
+  device_->install(now_);
+  now_.state.clear();
+}
+
+void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, std::span<const Tensor> gradients, Tensor spare) {
+  if (device_) {
+    step.updates = now_.updates++;
+    now_.values = device_->apply(step, gradients);
+    return;
+  }
+  std::vector<std::span<const float>> spans;
+  for (const Tensor& gradient : gradients) spans.push_back(gradient.span<float>());
+  step.gradients = spans;
+  apply(optimizer, step, std::move(spare));
+}
+
+std::vector<std::span<float>> HeldSlice::own_state() {
   std::vector<std::span<float>> state;
   for (Tensor& t : now_.state) {
     if (!only_ours(t)) t = t.clone();
     state.push_back(t.span<float>());
   }
+  return state;
+}
+
+void HeldSlice::apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient) {
+  const std::vector<std::span<float>> state = own_state();
+  if (!only_ours(now_.values)) now_.values = now_.values.clone();
+  step.out = now_.values.span<float>();
+  step.in = step.out;
+  step.state = state;
+  step.updates = now_.updates++;
+  update_rows(optimizer, step, gradient, first_row(), row_width_, segments_.front().kind);
+}
+
+void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare) {
+  TROUPE_CHECK(!device_, "slice ", slice_.id, " lives on a device");
+  const std::vector<std::span<float>> state = own_state();
   Tensor out;
   if (only_ours(now_.values))
     out = now_.values;

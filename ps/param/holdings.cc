@@ -30,16 +30,16 @@ Status Holdings::check_change(const Membership& m) const {
   return {};
 }
 
-void Holdings::take_over(const Membership& m, ServerId server, const Shard::InitialState& initial,
-                         const Optimizer& optimizer) {
+void Holdings::take_over(const Membership& m, const ShardOptions& options, const Shard::InitialState& initial) {
   const bool other_placement = !layout || !same_placement(*layout, *m.layout);
   layout = m.layout;
-  if (other_placement) hold_layout(server, initial, optimizer);
+  if (other_placement) hold_layout(options, initial);
   seat(m.workers);
   if (m.rebase) rebase(*m.rebase);
 }
 
-void Holdings::hold_layout(ServerId server, const Shard::InitialState& initial, const Optimizer& optimizer) {
+void Holdings::hold_layout(const ShardOptions& options, const Shard::InitialState& initial) {
+  const ServerId server = options.self.index;
   auto before = std::exchange(slices, {});
   for (const Slice& slice : layout->slices) {
     if (slice.server != server) continue;
@@ -47,7 +47,7 @@ void Holdings::hold_layout(ServerId server, const Shard::InitialState& initial, 
     if (kept != before.end() && kept->second.slice() == slice)
       slices.emplace(slice.id, std::move(kept->second));
     else
-      slices.emplace(slice.id, HeldSlice(*layout, slice, initial(slice), optimizer));
+      slices.emplace(slice.id, HeldSlice(*layout, slice, initial(slice), *options.optimizer, options.device));
   }
   parcels.clear();
   places.clear();
@@ -81,6 +81,7 @@ void Holdings::rebase(Step step) {
     p.clock.rebase(step);
     p.version = step;
     p.previous.clear();
+    p.before.reset();
   }
 }
 

@@ -37,20 +37,20 @@ struct Holdings {
   /// another step.
   Status check_change(const Membership& m) const;
 
-  /// Holds what the layout gives to `server` (new slices begin as `initial` says), seats the workers, and goes
+  /// Holds what the layout gives to this server (new slices begin as `initial` says), seats the workers, and goes
   /// on from the step of a rebase. The membership has passed the checks.
-  void take_over(const Membership& m, ServerId server, const Shard::InitialState& initial, const Optimizer& optimizer);
+  void take_over(const Membership& m, const ShardOptions& options, const Shard::InitialState& initial);
 
   /// Workers, parcels and slices as they are, without the pulls that wait: whoever waits asks again.
   void put_into(ShardImage& image) const;
   /// Holds what the image says. It has passed check_image.
-  void go_on_from(const ShardImage& image, const Optimizer& optimizer);
+  void go_on_from(const ShardImage& image, const ShardOptions& options);
 
-  /// Shared with what is here until the next update.
+  /// Shared with what is here until the next update. A device may still be filling them in.
   std::vector<SliceState> state() const;
 
  private:
-  void hold_layout(ServerId server, const Shard::InitialState& initial, const Optimizer& optimizer);
+  void hold_layout(const ShardOptions& options, const Shard::InitialState& initial);
   void seat(const std::vector<Incarnation>& incarnations);
   void rebase(Step step);
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <troupe/ps/param/holdings.h>
@@ -5,11 +6,22 @@
 namespace troupe::ps {
 namespace {
 
+// The parameters that this step began with, of a parcel by rows.
+Tensor before_step(const HeldSlice& slice, const HeldParcel::Before& before) {
+  Tensor values = slice.values().clone();
+  const auto rows = before.rows.span<int32_t>();
+  const int64_t width = slice.row_width();
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(before.values.data<float>() + static_cast<int64_t>(i) * width, width,
+                values.data<float>() + (rows[i] - slice.first_row()) * width);
+  return values;
+}
+
 ShardImage::Parcel image_of(ParcelId id, const HeldParcel& p) {
   ShardImage::Parcel image{id, p.clock.steps(), p.version, p.updates, {}, {}, p.previous};
   for (const auto& read : p.reads) image.reads.push_back({read.step, read.updates});
   for (const auto& [worker, c] : p.pending)
-    image.pending.push_back({worker, c.samples, c.schedule_step, c.finite, c.gradients});
+    image.pending.push_back({worker, c.samples, c.schedule_step, c.finite, c.gradients, c.rows});
   return image;
 }
 
@@ -21,7 +33,7 @@ HeldParcel parcel_of(const ShardImage::Parcel& image) {
   p.previous = image.previous;
   for (const auto& read : image.reads) p.reads.push_back({read.step, read.updates});
   for (const auto& part : image.pending)
-    p.pending[part.worker] = {part.samples, part.schedule_step, part.gradients, part.finite};
+    p.pending[part.worker] = {part.samples, part.schedule_step, part.gradients, part.finite, part.rows};
   return p;
 }
 
@@ -31,11 +43,14 @@ void Holdings::put_into(ShardImage& image) const {
   for (const WorkerSlot& slot : workers)
     image.workers.push_back(
         {slot.window.high_water(), {slot.window.above().begin(), slot.window.above().end()}, slot.install_round});
-  for (const auto& [id, p] : parcels) image.parcels.push_back(image_of(id, p));
+  for (const auto& [id, p] : parcels) {
+    ShardImage::Parcel& parcel = image.parcels.emplace_back(image_of(id, p));
+    if (p.before) parcel.previous = {before_step(slices.at(layout->parcels[id].slices.front()), *p.before)};
+  }
   image.slices = state();
 }
 
-void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
+void Holdings::go_on_from(const ShardImage& image, const ShardOptions& options) {
   *this = {};
   layout = image.membership.layout;
   const std::vector<Incarnation>& seated = image.membership.workers;
@@ -44,7 +59,7 @@ void Holdings::go_on_from(const ShardImage& image, const Optimizer& optimizer) {
     workers.push_back({seated[w], {from.high_water, {from.above.begin(), from.above.end()}}, from.install_round});
   }
   for (const SliceState& s : image.slices)
-    slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, optimizer));
+    slices.emplace(s.slice, HeldSlice(*layout, layout->slices[s.slice], s, *options.optimizer, options.device));
   for (const ShardImage::Parcel& from : image.parcels) {
     HeldParcel& p = parcels[from.id] = parcel_of(from);
     const Parcel& parcel = layout->parcels[from.id];

@@ -39,7 +39,10 @@ void LayerCounts::for_each_layer(const Layout& layout, ParcelId parcel, const Co
 void LayerCounts::pushed(const Layout& layout, const Push& push, std::optional<int64_t> delay) {
   for_each_layer(layout, push.parcel, [&](LayerCounters& c, int64_t bytes) {
     ++c.pushes;
-    if (!push.gradients.empty()) c.pushed_bytes += bytes;
+    if (push.rows)
+      c.pushed_bytes += static_cast<int64_t>(push.rows.bytes() + push.gradients.front().bytes());
+    else if (!push.gradients.empty())
+      c.pushed_bytes += bytes;
     if (delay) count_in(c.delay_histogram, *delay);
   });
 }
@@ -48,8 +51,10 @@ void LayerCounts::updated(const Layout& layout, ParcelId parcel) {
   for_each_layer(layout, parcel, [](LayerCounters& c, int64_t) { ++c.updates; });
 }
 
-void LayerCounts::pulled(const Layout& layout, ParcelId parcel) {
-  for_each_layer(layout, parcel, [](LayerCounters& c, int64_t bytes) { c.pulled_bytes += bytes; });
+void LayerCounts::pulled(const Layout& layout, const Pull& pull, const PullReply& reply) {
+  for_each_layer(layout, pull.parcel, [&](LayerCounters& c, int64_t bytes) {
+    c.pulled_bytes += pull.rows ? static_cast<int64_t>(reply.values.front().bytes()) : bytes;
+  });
 }
 
 void LayerCounts::read(const Layout& layout, ParcelId parcel, int64_t lag) {

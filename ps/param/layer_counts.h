@@ -19,7 +19,7 @@ class LayerCounts {
   /// `delay`: of an immediate push whose read is known.
   void pushed(const Layout& layout, const Push& push, std::optional<int64_t> delay);
   void updated(const Layout& layout, ParcelId parcel);
-  void pulled(const Layout& layout, ParcelId parcel);
+  void pulled(const Layout& layout, const Pull& pull, const PullReply& reply);
   /// The first answer to a read; a repeated one moves bytes but is no other read.
   void read(const Layout& layout, ParcelId parcel, int64_t lag);
 

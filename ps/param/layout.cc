@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 namespace {
@@ -18,13 +19,16 @@ constexpr double kGoodBalance = 1.1;
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Equal pieces of at most `limit` elements, the last one shorter.
-std::vector<Slice> cut(const std::vector<LayerSpec>& layers, int64_t limit) {
+// Equal pieces of at most `limit` elements, the last one shorter. A layer by rows that is larger is cut once for each
+// server: a step moves few of its rows, which smaller pieces would only spread over more messages.
+std::vector<Slice> cut(const std::vector<LayerSpec>& layers, int64_t limit, uint32_t servers) {
   std::vector<Slice> slices;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const int64_t count = layers[layer].count;
     const int64_t pieces = (count + limit - 1) / limit;
-    const int64_t piece = pieces ? std::min(limit, round_up((count + pieces - 1) / pieces, kAlignElements)) : 0;
+    int64_t piece = pieces ? std::min(limit, round_up((count + pieces - 1) / pieces, kAlignElements)) : 0;
+    if (const int64_t width = layers[layer].row_width; width > 0)
+      piece = count <= limit ? count : round_up((count + servers - 1) / servers, std::lcm(kAlignElements, width));
     for (int64_t begin = 0; begin < count; begin += piece)
       slices.push_back(
           {static_cast<SliceId>(slices.size()), static_cast<LayerId>(layer), begin, std::min(begin + piece, count), 0});
@@ -57,7 +61,8 @@ std::vector<Parcel> fuse(const Layout& layout, int64_t fuse_bytes) {
     const Policy& policy = layout.policies[slice.layer];
     const int64_t bytes = slice.count() * kElementBytes;
     const Kind kind{slice.server, policy.mode, policy.staleness, layout.stage_of_layer(slice.layer)};
-    const auto found = open.find(kind);
+    const bool alone = by_rows(layout.layers[slice.layer]);
+    const auto found = alone ? open.end() : open.find(kind);
     if (found != open.end() && bytes < fuse_bytes && found->second.bytes + bytes <= fuse_bytes) {
       parcels[found->second.parcel].slices.push_back(slice.id);
       found->second.bytes += bytes;
@@ -65,7 +70,7 @@ std::vector<Parcel> fuse(const Layout& layout, int64_t fuse_bytes) {
     }
     const auto id = static_cast<ParcelId>(parcels.size());
     parcels.push_back({id, slice.server, policy, {slice.id}, slice.layer});
-    if (bytes < fuse_bytes) open[kind] = {id, bytes};
+    if (!alone && bytes < fuse_bytes) open[kind] = {id, bytes};
   }
   return parcels;
 }
@@ -100,7 +105,7 @@ Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, 
   if (whole_layers)
     for (const auto& layer : layout.layers) limit = std::max(limit, round_up(layer.count, kAlignElements));
   for (;; limit = limit / 2 / kAlignElements * kAlignElements) {
-    layout.slices = cut(layout.layers, limit);
+    layout.slices = cut(layout.layers, limit, layout.servers);
     place(layout.slices, layout.servers);
     if (whole_layers || limit / 2 < smallest || imbalance(layout) <= kGoodBalance) break;
   }

@@ -12,7 +12,7 @@ namespace troupe::ps {
 struct Slice {
   SliceId id = 0;
   LayerId layer = 0;
-  int64_t begin = 0;  ///< elements, a multiple of 16 (64 bytes)
+  int64_t begin = 0;  ///< elements, a multiple of 16 (64 bytes); of a layer by rows, where a row begins, too
   int64_t end = 0;
   ServerId server = 0;
   int64_t count() const { return end - begin; }
@@ -20,7 +20,7 @@ struct Slice {
 };
 
 /// What travels as one message: one slice of a large layer, or several small slices of layers with the same
-/// policy on the same server ("fused"). Pushes, pulls, acknowledgements and clocks count parcels.
+/// policy on the same server ("fused"); a slice of a layer by rows is a parcel of its own. Pushes, pulls, acknowledgements and clocks count parcels.
 struct Parcel {
   ParcelId id = 0;
   ServerId server = 0;

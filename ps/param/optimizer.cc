@@ -1,5 +1,6 @@
 #include <troupe/ps/param/optimizer.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <troupe/kernels/base/text.h>
@@ -54,6 +55,30 @@ Status check_schedule(const OptimizerOptions& o) {
 }
 
 }  // namespace
+
+std::vector<Segment> segments_of(const LayerSpec& layer, int64_t begin, int64_t end) {
+  std::vector<Segment> segments;
+  for (const ParamSpec& param : layer.params) {
+    const int64_t first = std::max(param.offset, begin);
+    const int64_t last = std::min(param.offset + param.shape.count(), end);
+    if (first < last) segments.push_back({first - begin, last - begin, param.kind});
+  }
+  return segments;
+}
+
+Status Optimizer::check_rows() const {
+  return fail(ErrorKind::invalid, name() + " does not say what an update of some rows of a layer is");
+}
+
+Status check_lazy(const OptimizerOptions& options, bool exact) {
+  if (options.lazy_rows || (exact && options.weight_decay == 0)) return {};
+  return fail(ErrorKind::invalid,
+              cat("optimizer.name = \"", options.name, "\" changes rows whose gradient is zero, ",
+                  exact ? "" : "by its moments", !exact && options.weight_decay > 0 ? " and " : "",
+                  options.weight_decay > 0 ? "by weight decay" : "",
+                  ", which updates by rows leave out: set optimizer.lazy_rows = true to have it so, or use sgd or "
+                  "adagrad without momentum and weight decay"));
+}
 
 Result<std::shared_ptr<const Optimizer>> make_optimizer(const OptimizerOptions& options) {
   TROUPE_TRY(check_numbers(options));

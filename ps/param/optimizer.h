@@ -25,6 +25,7 @@ struct OptimizerOptions {
   int64_t step_size = 0;    ///< step: every so many steps ...
   double gamma = 0.1;       ///< ... the rate is multiplied by this
   double min_rate = 0;      ///< cosine and linear end here
+  bool lazy_rows = false;   ///< layers by rows: momentum and decay of a row only in steps that touch it (ps/param/rows.h)
 };
 
 /// Learning rate at global step `step` (from 0): warm-up is linear from rate/warmup to rate.
@@ -35,6 +36,9 @@ struct Segment {
   int64_t begin = 0, end = 0;  ///< elements, relative to the slice
   ParamKind kind = ParamKind::weight;
 };
+
+/// Of the tensors of `layer` that reach into its elements [begin, end), ascending.
+std::vector<Segment> segments_of(const LayerSpec& layer, int64_t begin, int64_t end);
 
 /// One optimizer step on one slice. The gradient is sum over `gradients` (added in this order, so that the
 /// result does not depend on who came first) times `gradient_scale`; nothing is materialised in between.
@@ -61,6 +65,8 @@ class Optimizer {
   virtual std::vector<std::string> state_names() const = 0;
   /// True where an update needs norms over whole tensors, so that layers must not be cut.
   virtual bool needs_whole_tensors() const { return false; }
+  /// Whether it may update some rows of a layer and leave the others as they are (ps/param/rows.h); else why not.
+  virtual Status check_rows() const;
   /// The segments cover the slice. Those of kind statistic take out = in - rate_scale x gradient, whatever
   /// the optimizer.
   virtual void apply(const SliceUpdate& update) const = 0;

@@ -7,6 +7,7 @@
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/param/combined_push.h>
+#include <troupe/ps/param/rows.h>
 
 namespace troupe::ps {
 namespace {
@@ -27,6 +28,31 @@ Status check_floats(const Tensor& tensor, int64_t count, const char* what) {
   if (tensor.device() != Device{}) return malformed(what, " is not in CPU memory");
   if (tensor.offset_bytes() % sizeof(float) != 0) return malformed(what, " starts at byte ", tensor.offset_bytes());
   return {};
+}
+
+// Ascending, each once, all in the slice: so no more than it has.
+Status check_rows(const Tensor& rows, const Slice& slice, int64_t width) {
+  if (rows.dtype() != DType::i32 || rows.shape().dims() != 1 || rows.device() != Device{} ||
+      rows.offset_bytes() % sizeof(int32_t) != 0)
+    return malformed("row numbers are ", name_of(rows.dtype()), " ", rows.shape(), ", expected I32 of one dimension");
+  int64_t least = slice.begin / width;
+  for (const int32_t row : rows.span<int32_t>()) {
+    if (row < least || row >= slice.end / width)
+      return malformed("row ", row, " after row ", least - 1, " of slice ", slice.id, ", which has rows ",
+                       slice.begin / width, " to ", slice.end / width - 1, "; they must ascend");
+    least = int64_t{row} + 1;
+  }
+  return {};
+}
+
+Status check_row_gradients(const Tensor& rows, const std::vector<Tensor>& gradients, const Layout& layout,
+                           const Parcel& parcel) {
+  const Slice& slice = layout.slices[parcel.slices.front()];
+  const int64_t width = layout.layers[slice.layer].row_width;
+  if (!rows) return malformed("parcel ", parcel.id, " is by rows, and the push names none");
+  TROUPE_TRY(check_rows(rows, slice, width));
+  if (gradients.size() != 1) return malformed(gradients.size(), " gradients of rows, expected 1");
+  return check_floats(gradients.front(), rows.count() * width, "gradient");
 }
 
 Status check_parcel(ParcelId id, const Layout& layout, ServerId server) {
@@ -97,7 +123,11 @@ Status check_image_parcel(const ShardImage::Parcel& p, const Layout& layout, Ser
     if (part.worker >= workers || part.samples < 0 || part.samples > kMaxSamples)
       return malformed("worker ", part.worker, " of ", workers, " contributes ", part.samples, " samples");
     TROUPE_TRY(check_step(part.schedule_step, "schedule step"));
-    if (part.samples > 0) TROUPE_TRY(check_parcel_floats(part.gradients, layout, p.id, "gradient"));
+    if (part.samples == 0) continue;
+    if (by_rows(layout, layout.parcels[p.id]))
+      TROUPE_TRY(check_row_gradients(part.rows, part.gradients, layout, layout.parcels[p.id]));
+    else
+      TROUPE_TRY(check_parcel_floats(part.gradients, layout, p.id, "gradient"));
   }
   return {};
 }
@@ -107,6 +137,7 @@ Status check_image_parcel(const ShardImage::Parcel& p, const Layout& layout, Ser
 Status check_layout(const Layout& layout) {
   if (layout.policies.size() != layout.layers.size())
     return malformed(layout.policies.size(), " policies for ", layout.layers.size(), " layers");
+  TROUPE_TRY(check_by_rows(layout.layers, layout.policies, layout.stages));
   for (const LayerSpec& layer : layout.layers) {
     int64_t at = 0;
     for (const ParamSpec& param : layer.params) {
@@ -121,6 +152,9 @@ Status check_layout(const Layout& layout) {
       return malformed("slice ", i, " says id ", s.id, ", layer ", s.layer, ", server ", s.server);
     if (s.begin < 0 || s.begin >= s.end || s.end > layout.layers[s.layer].count)
       return malformed("slice ", i, " is [", s.begin, ", ", s.end, ") of ", layout.layers[s.layer].count);
+    const int64_t width = layout.layers[s.layer].row_width;
+    if (width > 0 && (s.begin % width != 0 || s.end % width != 0))
+      return malformed("slice ", i, " is [", s.begin, ", ", s.end, "), which cuts rows of ", width);
   }
   if (layout.stage_of.empty() ? layout.stages != 1 : layout.stage_of.size() != layout.layers.size())
     return malformed(layout.stages, " stages, given for ", layout.stage_of.size(), " of ", layout.layers.size(),
@@ -132,6 +166,10 @@ Status check_layout(const Layout& layout) {
     const Parcel& p = layout.parcels[i];
     if (p.id != i || p.slices.empty())
       return malformed("parcel ", i, " says id ", p.id, ", ", p.slices.size(), " slices");
+    if (p.slices.size() > 1 && std::ranges::any_of(p.slices, [&](SliceId s) {
+          return s < layout.slices.size() && by_rows(layout.layers[layout.slices[s].layer]);
+        }))
+      return malformed("parcel ", i, " holds ", p.slices.size(), " slices, one of them by rows");
     for (SliceId s : p.slices)
       if (s >= layout.slices.size() || layout.slices[s].server != p.server || ++times[s] != 1 ||
           layout.policies[layout.slices[s].layer] != p.policy ||
@@ -158,6 +196,9 @@ Status check_push(const Push& push, const Layout& layout, ServerId server) {
   TROUPE_TRY(check_step(push.schedule_step, "schedule step"));
   if (push.samples < 0 || push.samples > kMaxSamples) return malformed(push.samples, " samples cannot be");
   if (!std::isfinite(push.scale) || push.scale < 0) return malformed("scale ", push.scale, " cannot be");
+  if (by_rows(layout, parcel) && push.samples > 0)
+    return check_row_gradients(push.rows, push.gradients, layout, parcel);
+  if (push.rows) return malformed("rows of parcel ", push.parcel, ", which takes none over ", push.samples, " samples");
   const size_t expected = push.samples > 0 ? parcel.slices.size() : 0;
   if (push.gradients.size() != expected && covered_by(push, parcel.slices.size()).empty())
     return malformed(push.gradients.size(), " gradients over ", push.samples, " samples, expected ", expected);
@@ -168,6 +209,11 @@ Status check_push(const Push& push, const Layout& layout, ServerId server) {
 
 Status check_pull(const Pull& pull, const Layout& layout, ServerId server) {
   TROUPE_TRY(check_parcel(pull.parcel, layout, server));
+  if (const Parcel& parcel = layout.parcels[pull.parcel]; pull.rows) {
+    const Slice& slice = layout.slices[parcel.slices.front()];
+    if (!by_rows(layout, parcel)) return malformed("rows of parcel ", pull.parcel, ", which has none");
+    TROUPE_TRY(check_rows(pull.rows, slice, layout.layers[slice.layer].row_width));
+  }
   return check_step(pull.step, "step");
 }
 
@@ -184,11 +230,12 @@ Status check_install(const Install& install, const Layout& layout, ServerId serv
   return {};
 }
 
-Status check_pull_reply(const PullReply& reply, const Layout& layout) {
+Status check_pull_reply(const PullReply& reply, const Pull& pull, const Layout& layout) {
   if (reply.parcel >= layout.parcels.size()) return fail(ErrorKind::invalid, cat("there is no parcel ", reply.parcel));
   const Parcel& parcel = layout.parcels[reply.parcel];
-  const auto fits = [](const Tensor& values, const Slice& slice) {
-    return values && values.dtype() == DType::f32 && values.count() == slice.count();
+  const auto fits = [&](const Tensor& values, const Slice& slice) {
+    const int64_t count = pull.rows ? pull.rows.count() * layout.layers[slice.layer].row_width : slice.count();
+    return values && values.dtype() == DType::f32 && values.count() == count;
   };
   const bool all_reduced = parcel.policy.mode == Mode::all_reduce;
   if (reply.values.size() != parcel.slices.size() || (all_reduced && reply.state.size() != parcel.slices.size()))
@@ -200,7 +247,8 @@ Status check_pull_reply(const PullReply& reply, const Layout& layout) {
     if (all_reduced)
       for (const Tensor& vector : reply.state[i].state) good = good && fits(vector, slice);
     if (!good)
-      return fail(ErrorKind::invalid, cat("the answer's slice ", slice.id, " is not of ", slice.count(), " floats"));
+      return malformed("the answer's slice ", slice.id, " is not of ",
+                       pull.rows ? cat("the ", pull.rows.count(), " rows asked for") : cat(slice.count(), " floats"));
   }
   return {};
 }

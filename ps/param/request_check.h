@@ -21,7 +21,8 @@ Status check_pull(const Pull& pull, const Layout& layout, ServerId server);
 
 /// For a worker: a value of the right size for every slice of the parcel, and for all-reduced ones a state each whose
 /// vectors have that size.
-Status check_pull_reply(const PullReply& reply, const Layout& layout);
+/// Of a pull by rows: the values of those that `pull` asked for.
+Status check_pull_reply(const PullReply& reply, const Pull& pull, const Layout& layout);
 
 /// All slices are `server`'s and all-reduced, each with `states` optimizer vectors.
 Status check_install(const Install& install, const Layout& layout, ServerId server, size_t states);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
@@ -11,6 +13,8 @@
 #include <troupe/ps/param/layer_counts.h>
 #include <troupe/ps/param/recorded_order.h>
 #include <troupe/ps/param/request_check.h>
+#include <troupe/ps/param/rows.h>
+#include <troupe/ps/param/shard_device.h>
 #include <troupe/ps/param/step_norm.h>
 
 // The shard:
@@ -110,6 +114,12 @@ struct Shard::Impl : Holdings {
     if (observer && !replaying_store) observer(event);
   }
 
+  void wait_for_device() const {
+    if (!options.device) return;
+    if (const Status status = options.device->wait(); !status)
+      throw std::runtime_error(cat(options.self, ": ", status.error().message));
+  }
+
   // ---- what comes in --------------------------------------------------------------------------------------------
 
   void receive(const Envelope& e) {
@@ -158,6 +168,8 @@ struct Shard::Impl : Holdings {
     if (here != 0 && here < options.self.incarnation) return;  // overtaken by the start of this actor
     if (here != options.self.incarnation) return void(fenced = true);
     if (const Status ok = check_membership(m); !ok) return send_fault(ok.error().message);
+    if (std::ranges::any_of(m.layout->layers, [](const LayerSpec& layer) { return by_rows(layer); }))
+      if (const Status ok = options.optimizer->check_rows(); !ok) return send_fault(ok.error().message);
     if (!store_open && !open_store(m.generation)) return;
     if (!layout && !m.rebase && options.self.incarnation > 1)
       return send_fault("its store is empty though the run is under way: the log is on another host or was removed; "
@@ -176,7 +188,7 @@ struct Shard::Impl : Holdings {
     membership = m;
     generation = m.generation;
     if (m.rebase) partial.reset();
-    take_over(m, options.self.index, initial, *options.optimizer);
+    take_over(m, options, initial);
   }
 
   // ---- the store and images -------------------------------------------------------------------------------------
@@ -240,6 +252,7 @@ struct Shard::Impl : Holdings {
     ShardImage all;
     all.membership = membership;
     put_into(all);
+    wait_for_device();
     all.partial = partial;
     all.counters = counts.all();
     all.duplicates_dropped = duplicates_dropped;
@@ -250,7 +263,7 @@ struct Shard::Impl : Holdings {
 
   Status go_on_from(const ShardImage& image) {
     TROUPE_TRY(check_image(image, options.self.index, options.optimizer->state_names().size()));
-    Holdings::go_on_from(image, *options.optimizer);
+    Holdings::go_on_from(image, options);
     membership = image.membership;
     generation = membership.generation;
     partial = image.partial;
@@ -302,6 +315,7 @@ struct Shard::Impl : Holdings {
       Push bare = push;
       bare.samples = 0;
       bare.gradients.clear();
+      bare.rows = {};
       if (!promise(generation, {e.from, e.to, e.generation, std::move(bare)})) return;
       workers[e.from.index].window.take(push.sequence, window_width(parcels.size(), *layout));
     }
@@ -320,10 +334,11 @@ struct Shard::Impl : Holdings {
     if (layout->parcels[push.parcel].policy.aggregates()) {
       counts.pushed(*layout, push, std::nullopt);
       const auto gradients = gradients_of(push, layout->parcels[push.parcel].slices.size());
-      p.pending[worker] = {push.samples, push.schedule_step, {gradients.begin(), gradients.end()}, push.finite};
+      std::vector<Tensor> kept(gradients.begin(), gradients.end());
+      p.pending[worker] = {push.samples, push.schedule_step, std::move(kept), push.finite, push.rows};
       for (const WorkerId other : covered(push)) {
         p.clock.advance(other, push.step + 1);
-        p.pending[other] = {0, push.schedule_step, {}, true};
+        p.pending[other] = {0, push.schedule_step, {}, true, {}};
       }
       settle(push.parcel, p);
     } else {
@@ -347,10 +362,11 @@ struct Shard::Impl : Holdings {
     step.rate_scale = rate_scale(push.samples, delay);
     step.schedule_step = push.schedule_step;
     const auto& ids = layout->parcels[push.parcel].slices;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const std::span<const float> gradient = push.gradients[i].span<float>();
-      step.gradients = {&gradient, 1};
-      slices.at(ids[i]).apply(*options.optimizer, step);
+    if (push.rows)
+      slices.at(ids.front())
+          .apply_rows(*options.optimizer, step, {push.rows.span<int32_t>(), push.gradients.front().span<float>()});
+    for (size_t i = 0; i < ids.size() && !push.rows; ++i) {
+      slices.at(ids[i]).apply(*options.optimizer, step, {&push.gradients[i], 1});
     }
     ++p.updates;
     counts.updated(*layout, push.parcel);
@@ -368,6 +384,7 @@ struct Shard::Impl : Holdings {
   // ---- synchronous updates --------------------------------------------------------------------------------------
 
   bool is_sync(ParcelId id) const { return layout->parcels[id].policy.aggregates(); }
+  bool is_by_rows(ParcelId id) const { return by_rows(*layout, layout->parcels[id]); }
 
   void settle_all() {
     for (auto& [id, p] : parcels) {
@@ -405,7 +422,11 @@ struct Shard::Impl : Holdings {
       if (!is_sync(id)) continue;
       const HeldParcel& p = parcels.at(id);
       const int64_t total = p.samples();
-      const auto norm = measure(parts_of(p, index), slice.segments(), total ? 1 / static_cast<double>(total) : 0);
+      const double scale = total ? 1 / static_cast<double>(total) : 0;
+      const SliceNorm norm =
+          slice.row_width() > 0
+              ? measure_rows(p.row_parts(), slice.row_width(), slice.segments().front().kind, scale)
+              : measure(parts_of(p, index), slice.segments(), scale);
       result.sum_of_squares += norm.sum_of_squares;
       if (!norm.finite) blame(cat("layer ", layout->layers[slice.slice().layer].name, ", worker ", norm.culprit));
       for (const auto& [worker, c] : p.pending)
@@ -433,7 +454,28 @@ struct Shard::Impl : Holdings {
     step.gradient_scale = update ? 1 / static_cast<double>(total) : 0;
     step.clip_scale = verdict.scale;
     for (const auto& [worker, c] : p.pending) step.schedule_step = std::max(step.schedule_step, c.schedule_step);
+    if (is_by_rows(id))
+      update_by_rows(id, p, step, update);
+    else
+      update_all(id, p, step, update);
+    if (update) ++p.updates, counts.updated(*layout, id);
+    p.pending.clear();
+    ++p.version;
+    answer_waiting(id, p);
+  }
 
+  void update_by_rows(ParcelId id, HeldParcel& p, const SliceUpdate& step, bool update) {
+    HeldSlice& slice = slices.at(layout->parcels[id].slices.front());
+    const RowParts parts = update ? p.row_parts() : RowParts{};
+    const RowSum sum(parts.values, slice.row_width());
+    const std::span<const int32_t> rows = sum.get().rows;
+    p.previous.clear();
+    p.before = {Tensor::from(rows, {static_cast<int64_t>(rows.size())}),
+                gather_rows(slice.values(), slice.first_row(), rows, slice.row_width())};
+    if (update) slice.apply_rows(*options.optimizer, step, sum.get());
+  }
+
+  void update_all(ParcelId id, HeldParcel& p, SliceUpdate step, bool update) {
     std::vector<Tensor> before_last = std::exchange(p.previous, {});
     const auto& ids = layout->parcels[id].slices;
     before_last.resize(ids.size());
@@ -441,15 +483,11 @@ struct Shard::Impl : Holdings {
       HeldSlice& slice = slices.at(ids[i]);
       p.previous.push_back(slice.values());
       if (!update) continue;
-      std::vector<std::span<const float>> gradients;
-      for (const GradientPart& part : parts_of(p, i)) gradients.push_back(part.values);
-      step.gradients = gradients;
-      slice.apply(*options.optimizer, step, std::move(before_last[i]));
+      std::vector<Tensor> gradients;
+      for (const auto& [worker, c] : p.pending)
+        if (c.samples > 0) gradients.push_back(c.gradients[i]);
+      slice.apply(*options.optimizer, step, gradients, std::move(before_last[i]));
     }
-    if (update) ++p.updates, counts.updated(*layout, id);
-    p.pending.clear();
-    ++p.version;
-    answer_waiting(id, p);
   }
 
   // ---- pulls ----------------------------------------------------------------------------------------------------
@@ -461,7 +499,7 @@ struct Shard::Impl : Holdings {
     const WorkerId worker = e.from.index;
     HeldParcel& p = parcels.at(pull.parcel);
     const Policy& policy = layout->parcels[pull.parcel].policy;
-    const Step oldest = p.version - (p.previous.empty() ? 0 : 1);
+    const Step oldest = p.version - (p.remembers() ? 1 : 0);
     // What a restarted worker repeats of a step that counts already has no effect, so any version will do.
     if (policy.aggregates() && pull.step < oldest && pull.step >= p.clock.at(worker))
       return refuse(e, Refused::Reason::malformed,
@@ -481,16 +519,36 @@ struct Shard::Impl : Holdings {
     if (policy.immediate() && options.scale == ImmediateScale::staleness && !promise(generation, e)) return;
     PullReply reply{pull.parcel, pull.step, pull.ticket};
     reply.lag = lag(policy, pull.step, p.version, p.clock);
-    const bool one_back = policy.aggregates() && pull.step < p.version && !p.previous.empty();
+    const bool one_back = policy.aggregates() && pull.step < p.version && p.remembers();
     const auto& ids = layout->parcels[pull.parcel].slices;
-    for (size_t i = 0; i < ids.size(); ++i) {
+    if (is_by_rows(pull.parcel)) reply.values.push_back(rows_for(pull, p, one_back));
+    for (size_t i = reply.values.size(); i < ids.size(); ++i) {
       const HeldSlice& slice = slices.at(ids[i]);
       reply.values.push_back(one_back ? p.previous[i] : slice.values());
       if (policy.mode == Mode::all_reduce) reply.state.push_back(slice.state());
     }
-    counts.pulled(*layout, pull.parcel);
+    counts.pulled(*layout, pull, reply);
     note_read(e.from.index, pull, p, reply.lag);
     send(e.from, std::move(reply));
+  }
+
+  // What a pull of a parcel by rows asks for: of the newest version, or of the one before it.
+  Tensor rows_for(const Pull& pull, const HeldParcel& p, bool one_back) const {
+    const HeldSlice& slice = slices.at(layout->parcels[pull.parcel].slices.front());
+    const bool kept_whole = one_back && !p.before;
+    const Tensor& table = kept_whole ? p.previous.front() : slice.values();
+    if (!pull.rows && (!one_back || kept_whole)) return table;
+    std::vector<int32_t> all;
+    if (!pull.rows) {
+      all.resize(static_cast<size_t>(slice.slice().count() / slice.row_width()));
+      std::iota(all.begin(), all.end(), slice.first_row());
+    }
+    const std::span<const int32_t> rows = pull.rows ? pull.rows.span<int32_t>() : std::span<const int32_t>(all);
+    Tensor values = gather_rows(table, slice.first_row(), rows, slice.row_width());
+    if (one_back && p.before)
+      overlay_rows({p.before->rows.span<int32_t>(), std::as_const(p.before->values).span<float>()}, rows,
+                   values.span<float>(), slice.row_width());
+    return values;
   }
 
   void note_read(WorkerId worker, const Pull& pull, HeldParcel& p, int64_t lag) {
@@ -593,6 +651,10 @@ void Shard::on_event(std::function<void(const Event&)> observer) { impl_->observ
 
 void Shard::replay(std::vector<Event> order) { impl_->order.start(std::move(order)); }
 
-std::vector<SliceState> Shard::state() const { return impl_->state(); }
+std::vector<SliceState> Shard::state() const {
+  auto all = impl_->state();
+  impl_->wait_for_device();
+  return all;
+}
 
 }  // namespace troupe::ps

@@ -11,6 +11,8 @@
 
 namespace troupe::ps {
 
+class ShardDevice;
+
 /// How an immediate push is weighed against the synchronous mean: `none` takes the full learning rate,
 /// `samples` rate x samples / global batch (so that a round of all workers' pushes moves as far as one
 /// synchronous step), `staleness` rate / (1 + updates that came between its read and its push).
@@ -24,6 +26,9 @@ struct ShardOptions {
   int64_t global_batch = 1;  ///< samples; for ImmediateScale::samples
   /// Sync steps wait for the coordinator's verdict: set when clipping is on or a non-finite gradient skips.
   bool needs_verdict = false;
+  /// Where parameters and optimizer state live; null: in host memory. The tensors of what is said lie in host memory all
+  /// the same, and are to be read once the device has come to them (ShardDevice::then). [host memory]
+  std::shared_ptr<ShardDevice> device;
 };
 
 /// A server without its actor: it takes an envelope and returns what to send. No thread, clock, file or
@@ -46,7 +51,7 @@ class Shard {
   /// image that cannot be is an error.
   static Result<std::unique_ptr<Shard>> make_from(const ShardImage& image, ShardOptions options,
                                                   std::shared_ptr<ShardStore> store, InitialState initial);
-  /// Everything up to now. A Membership has come.
+  /// Everything up to now. A Membership has come. Waits for the device, where there is one.
   ShardImage image() const;
   /// Takes an event that another shard took in the state that this one is in (its twin: same image, same events
   /// before), without a word and without storing it. An error where it cannot follow: these are no twins any more.
@@ -76,7 +81,7 @@ class Shard {
   /// From now on immediate pushes and reads wait for their turn in `order` (a recorded run).
   void replay(std::vector<Event> order);
 
-  /// Parameters as they are, one a slice held here, ascending.
+  /// Parameters as they are, one a slice held here, ascending. Waits for the device, where there is one.
   std::vector<SliceState> state() const;
 
  private:

@@ -38,6 +38,7 @@ struct ShardImage {
       Step schedule_step = 0;
       bool finite = true;
       std::vector<Tensor> gradients;
+      Tensor rows;                     ///< as in the Push
     };
     std::vector<Part> pending;         ///< contributions to the step that is collected
     std::vector<Tensor> previous;      ///< parameters of version - 1, one a slice; may be empty

@@ -6,6 +6,28 @@
 #include <troupe/ps/param/optimizers/blocks.h>
 
 namespace troupe::ps {
+namespace {
+
+bool all_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
+}  // namespace
+
+SliceNorm measure_rows(const RowParts& parts, int64_t width, ParamKind kind, double scale) {
+  if (parts.workers.empty()) return {};
+  const RowSum sum(parts.values, width);
+  const std::span<const float> values = sum.get().values;
+  SliceNorm norm =
+      measure({{parts.workers.front(), values}}, {{0, static_cast<int64_t>(values.size()), kind}}, scale);
+  for (size_t i = 0; !norm.finite && i < parts.workers.size(); ++i)
+    if (!all_finite(parts.values[i].values)) {
+      norm.culprit = parts.workers[i];
+      break;
+    }
+  return norm;
+}
+
 SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segment>& segments, double scale) {
   SliceNorm norm;
   if (parts.empty()) return norm;
@@ -25,7 +47,7 @@ SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segm
   if (norm.finite) return norm;
   norm.culprit = parts[0].worker;
   for (const GradientPart& part : parts)
-    if (!std::ranges::all_of(part.values, [](float x) { return std::isfinite(x); })) {
+    if (!all_finite(part.values)) {
       norm.culprit = part.worker;
       break;
     }

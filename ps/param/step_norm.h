@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/param/held_parcel.h>
 #include <troupe/ps/param/held_slice.h>
 
 namespace troupe::ps {
@@ -23,5 +24,7 @@ struct SliceNorm {
 /// Of the parts' sum (added in this order, as the optimizer does) times `scale`; squares are added in double
 /// precision, ascending. Reads each part once, and once more where something is not finite.
 SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segment>& segments, double scale);
+/// The same of gradients of rows, each with its worker.
+SliceNorm measure_rows(const RowParts& parts, int64_t width, ParamKind kind, double scale);
 
 }  // namespace troupe::ps

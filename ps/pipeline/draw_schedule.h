@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include <troupe/ps/pipeline/simulate.h>
@@ -15,8 +16,16 @@ namespace troupe::ps {
 /// `timing` has spans that begin and end at whole numbers. What is beyond `most_columns` is left out, and said so.
 std::string draw_text(const Schedule& schedule, const Timing& timing, size_t most_columns = 200);
 
+/// One run of a schedule in a picture, under a title of its own.
+struct DrawnTiming {
+  std::string title;
+  const Timing* timing;
+};
+
 /// The same as an SVG picture, to scale, whatever the times: blue forwards, green gradients of inputs, orange ones of
-/// weights, darker on later chunks; both bubble fractions in the title.
+/// weights, darker on later chunks, as the legend says. Several runs stand below each other on one time axis, each with
+/// both bubble fractions in its title.
+std::string draw_svg(const Schedule& schedule, std::span<const DrawnTiming> timings);
 std::string draw_svg(const Schedule& schedule, const Timing& timing);
 
 }  // namespace troupe::ps

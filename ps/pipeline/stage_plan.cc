@@ -83,6 +83,7 @@ Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Sche
   LayerId first = 0;
   for (const size_t end : *ends) {
     plan.chunks.push_back({first, static_cast<LayerId>(end)});
+    plan.inputs.push_back(first > 0 ? model.shape_at(first) : model.input_shape());
     first = static_cast<LayerId>(end);
   }
   const auto chunk_of = [&](size_t layer) {

@@ -29,6 +29,8 @@ struct StagePlan {
   std::shared_ptr<const Schedule> schedule;
   std::vector<LayerRange> chunks;  ///< by chunk: all layers, in order
   std::vector<TiedLayer> tied;
+  /// By chunk: the shape of one sample as the chunk before hands it on; empty: not known, whatever comes is computed.
+  std::vector<Shape> inputs;
 
   std::vector<int64_t> counts() const;  ///< layers by chunk: what parallel.cuts takes
 

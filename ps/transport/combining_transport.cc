@@ -70,7 +70,7 @@ class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
       std::lock_guard lock(mutex_);
       const auto* push = std::get_if<Push>(&envelope.body);
       const auto* pull = std::get_if<Pull>(&envelope.body);
-      if (push && combines(push->parcel)) take_push(out, std::move(envelope));
+      if (push && options_.pushes && combines(push->parcel)) take_push(out, std::move(envelope));
       else if (pull && combines(pull->parcel)) take_pull(out, std::move(envelope));
       else out.send.push_back(std::move(envelope));
     }

@@ -13,6 +13,8 @@ namespace troupe::ps {
 struct CombiningOptions {
   /// Which layers' parcels, where the servers aggregate them; the others pass as they are.
   std::function<bool(LayerId)> combines;
+  /// False: pushes pass as they are, since devices have added them up; pulls are shared.
+  bool pushes = true;
   /// Runs a sum on another thread, so that no actor's waits for it. Tasks may run at once; they run before it is gone.
   std::function<void(std::function<void()>)> later;
 };

@@ -189,6 +189,7 @@ struct Push {
   parcel @5 :UInt32;
   finite @6 :Bool;
   gradients @7 :List(UInt32);   # one a slice of the parcel; none where samples is 0
+  rows @8 :List(UInt32);        # none, or the rows that the one gradient is of: see "rows" below
 }
 
 struct PushAck {
@@ -201,7 +202,15 @@ struct Pull {
   step @0 :Int64;
   ticket @1 :UInt64;
   parcel @2 :UInt32;
+  rows @3 :List(UInt32);        # none: the whole parcel; else the rows that are wanted
 }
+
+# Rows. A layer whose LayerSpec.rowWidth w is not 0 is one tensor [rows, w] of which a step touches few rows. Each of its
+# slices begins and ends with a row and is a parcel of its own. `rows` is then a list of one tensor, I32 of one dimension:
+# row numbers counted in the layer, each larger than the one before, all of them in the slice. The gradient of a Push, or
+# the value of the PullReply, is F32 of as many times w elements: those rows, one behind the other. No row may be named,
+# which counts as a step like any other push. Form (one tensor, I32, one dimension) is checked here; order, range and
+# sizes against the layout by whoever has it, before memory is taken (ps/param/request_check.h).
 
 struct SliceState {
   updates @0 :Int64;
@@ -263,6 +272,7 @@ struct LayerSpec {
   name @0 :Text;
   count @1 :Int64;              # elements
   params @2 :List(ParamSpec);
+  rowWidth @3 :Int64;           # elements; 0: not by rows
 }
 
 struct ParamSpec {
@@ -553,6 +563,7 @@ struct ShardImage {
     worker @2 :UInt32;
     finite @3 :Bool;
     gradients @4 :List(UInt32);
+    rows @5 :List(UInt32);      # as in Push
   }
 }
 
@@ -596,6 +607,9 @@ struct ActivationAck {
 # ---- collectives between processes ----------------------------------------------------------------------------------
 
 struct CollectiveId {
-  group @0 :UInt32;
+  retired0 @0 :UInt32;          # the stage
   id @1 :Data;                  # what the library that connects the members made; empty: asked for
+  device @2 :Text;              # kind of the asking worker's; empty from the coordinator
+  members @3 :List(UInt32);     # worker slots, ascending; empty from a worker
+  joined @4 :Bool;              # of the worker that says it, or is answered
 }

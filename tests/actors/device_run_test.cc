@@ -144,6 +144,29 @@ BOOST_AUTO_TEST_CASE(ABucketIsReducedWhileTheBackwardPassGoesOn) {
   BOOST_TEST(late == 0);
 }
 
+// Gradients that stay on the device, that go to servers, and layers that change from one to the other on the way.
+BOOST_AUTO_TEST_CASE(RunsOfReplayedStepsEqualTheCpus) {
+  const Bench bench;
+  const Change comes_and_goes = [](ClusterParts& parts) {
+    parts.coordinator.changes = {{8, {{"fc2", kSync}, {"*", kAllReduce}}}, {14, {{"*", kAllReduce}}}};
+  };
+  for (const auto& [policies, change] : std::vector<std::pair<std::vector<ps::Policy>, Change>>{
+           {{kSync}, {}}, {{kAllReduce}, comes_and_goes}, {{kAllReduce, kSync, kAllReduce, kSync}, {}}}) {
+    const Trial expected = train(on_cpu(bench, policies, change));
+    std::mutex mutex;
+    std::string said;
+    const nn::LaunchOptions launches{true, [&](const std::string& text) {
+                                       std::lock_guard lock(mutex);
+                                       said += text + "; ";
+                                     }};
+    const Trial got = train(on_devices(bench, on_cpu(bench, policies, change), late_backend(9), {}, launches));
+    BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::completed), got.result.failure);
+    BOOST_TEST((got.parameters() == expected.parameters()));
+    BOOST_TEST(said.find("5 graphs from now on") != std::string::npos, said);
+    BOOST_TEST_MESSAGE(said);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ADeviceThatFailsEndsTheRunWithItsText) {
   const Bench bench;
   const auto backend = late_backend(6);

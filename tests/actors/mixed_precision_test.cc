@@ -213,7 +213,7 @@ BOOST_AUTO_TEST_CASE(AStageThatHandsOnAnotherTypeIsNamed) {
   parts.stage.activations = DType::f16;
   const Trial trial = train(std::move(parts));
   BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
-  BOOST_TEST(trial.result.failure.find("of micro-batch 0 for chunk 1 are BF16, expected F16") != std::string::npos,
+  BOOST_TEST(trial.result.failure.find("of micro-batch 0 for chunk 1 in step 0 as BF16, expected F16") != std::string::npos,
              trial.result.failure);
 }
 

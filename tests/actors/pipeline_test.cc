@@ -218,6 +218,26 @@ BOOST_AUTO_TEST_CASE(AStageThatHangsIsNamedByTheOneThatWaits) {
              failure);
 }
 
+BOOST_AUTO_TEST_CASE(StagesAreJudgedByTheirTimesAndWhatIsSaidIsAnEvent) {
+  ClusterParts parts = pipeline_parts(deep(), {"1f1b", 3, 4}, {16, 16}, {kSync});
+  parts.coordinator.dealer.max_steps = 70;
+  parts.coordinator.dealer.epochs = 0;
+  std::vector<std::vector<double>> judged;
+  parts.coordinator.judge_stages = [&](const std::vector<double>& seconds) {
+    judged.push_back(seconds);
+    return judged.size() == 1 ? std::string("stage 2 is slow") : std::string();
+  };
+  const Trial trial = train(std::move(parts));
+  BOOST_REQUIRE_MESSAGE(trial.result.outcome == ps::Outcome::completed, trial.result.failure);
+  BOOST_REQUIRE(judged.size() == 2u);  // at steps 32 and 64
+  for (const auto& seconds : judged) {
+    BOOST_TEST(seconds.size() == 3u);
+    for (const double each : seconds) BOOST_TEST(each > 0);
+  }
+  for (size_t stage = 0; stage < 3; ++stage) BOOST_TEST(judged[1][stage] > judged[0][stage]);
+  BOOST_TEST(std::ranges::count(trial.events, "step 32: stage 2 is slow") == 1);
+}
+
 BOOST_AUTO_TEST_CASE(AnActivationIsReadWhereTheStageBeforeWroteIt) {
   // Addresses of what was handed on and of what came in.
   struct Seen {

@@ -38,6 +38,12 @@ class Bench(Case):
         for policy in ("sync", "all_reduce", r"ssp\(3\)", "async"):
             self.assertRegex(out, rf"(?m)^{policy} +\d+ +\d+ +\d+ % +[\d.]+ %$")
 
+    def test_rows_are_pushed_and_pulled_between_two_processes(self):
+        out = self.bench("push-pull", "--rows", 50, "--width", 8, "--table", 1000, "--via", "shm,tcp", "--seconds",
+                         0.01, "--repetitions", 1)
+        for via in ("shm", "tcp"):
+            self.assertRegex(out, rf"(?m)^50 of 8 +push-pull +{via} +[\d.]+ us +4 +\d+ +[\d.]+$")
+
     def test_two_workers_are_compared_with_one(self):
         self.write("tiny.toml", TINY)
         out = self.bench("scaling", "tiny.toml", "--steps", 4, "--repetitions", 1)

@@ -44,6 +44,22 @@ class Device(Case):
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"{alone}/libtroupe_cuda.so", done.stderr)
 
+    def test_servers_on_a_device_that_is_not_there_are_an_error_that_says_who_asked(self):
+        if self.has_gpu():
+            self.skipTest("there is a GPU")
+        done = self.train("parallel.server_device=cuda", exit_code=2)
+        self.assertRegex(done.stderr, r'\Aerror: parallel\.server_device = "cuda" \(command line\): ' + MISSING)
+
+    def test_who_convolves_is_told_where_the_module_is_there(self):
+        if not (build / "libtroupe_cuda.so").exists():
+            self.skipTest("built without CUDA")
+        told = r"convolutions by (cuDNN \d+\.\d+\.\d+|patches and products)"
+        self.assertRegex(self.troupe("doctor").stdout, told)
+
+    def test_graphs_of_launches_are_told_to_have_no_effect_on_the_cpu(self):
+        done = self.train("parallel.launch_graphs=true", "train.max_steps=1")
+        self.assertRegex(done.stdout + done.stderr, r"parallel\.launch_graphs = .* has no effect with parallel\.device")
+
     def test_a_precision_of_gpus_is_told_to_have_no_effect_on_the_cpu(self):
         done = self.train("precision.matmul=tf32", "train.max_steps=1")
         self.assertRegex(done.stdout + done.stderr, r"precision\.matmul = .* has no effect with parallel\.device")

@@ -59,7 +59,15 @@ class Pipelines(Cluster):
     def test_a_schedule_of_ones_own(self):
         self.write("own.csv", "F0,F1,,,B0,B1\n,F0,F1,B0,B1,\n")
         self.train("parallel.workers=1", run="one", config="deep.toml")
-        self.train("parallel.stages=2", "parallel.schedule_file=own.csv", config="deep.toml")
+        done = self.train("parallel.stages=2", "parallel.schedule_file=own.csv", "parallel.micro_batches=5",
+                          config="deep.toml")
+        self.assertIn("parallel.micro_batches = 5 (command line) has no effect with parallel.schedule_file", done.stderr)
+        self.close("run", "one")
+
+    def test_such_a_schedule_may_have_chunks_and_cuts_of_its_own(self):
+        self.write("own.csv", "0F0,,,2F0,,,2B0,,,0B0\n,1F0,,,3F0,3B0,,1B0\n")
+        self.train("parallel.workers=1", run="one", config="deep.toml")
+        self.train("parallel.stages=2", "parallel.schedule_file=own.csv", "parallel.cuts=1,2,1,2", config="deep.toml")
         self.close("run", "one")
 
     def test_stages_that_never_flush_train_the_same_in_two_processes(self):
@@ -141,9 +149,26 @@ class BadInput(Cluster):
         self.refused("missing.csv", "parallel.stages=2", "parallel.schedule_file=missing.csv")
         self.refused("no.csv", "parallel.stages=2", "parallel.schedule_file=no.csv")
 
+    def test_check_finds_a_schedule_that_cannot_be(self):
+        self.write("deep.toml", DEEP)
+        self.write("circle.csv", "F0,B1,F1,B0\nF0,B1,F1,B0\n")
+        for text, *settings in (("3 micro-batches are no multiple of 2 stages", "parallel.schedule=interleaved",
+                                 "parallel.chunks=2", "parallel.micro_batches=3"),
+                                ("schedule 'pipedream' has one chunk a stage, not 2", "parallel.schedule=pipedream",
+                                 "parallel.chunks=2"),
+                                ("would wait for ever", "parallel.schedule_file=circle.csv")):
+            words = [word for setting in ("parallel.stages=2", *settings) for word in ("--set", setting)]
+            done = self.troupe("check", "deep.toml", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), settings)
+            self.assertIn(text, done.stderr)
+
     def test_a_replica_that_would_shrink(self):
         self.refused("elastic.on_loss = \"shrink\" (command line): a replica cannot go on without one of its stages",
                      "parallel.stages=2", "elastic.on_loss=shrink")
+
+    def test_a_nan_for_a_worker_that_computes_a_part(self):
+        self.refused("debug.nan_at_step = 1 (command line) and parallel.stages = 2 (command line)", "parallel.stages=2",
+                     "debug.nan_at_step=1")
 
     def test_what_an_asynchronous_schedule_cannot_wait_for(self):
         stages = ("parallel.stages=2", "parallel.schedule=pipedream")

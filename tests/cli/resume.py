@@ -42,6 +42,14 @@ class Resume(Case):
         self.resume("train.max_steps=0", "parallel.workers=4", "parallel.servers=3")
         self.assertEqual((self.summary()["steps"], len(self.summary()["workers"])), (16, 4))
 
+    def test_its_summary_is_that_of_the_whole_run(self):
+        self.train("train.max_steps=5")
+        first = self.summary()
+        self.resume("train.max_steps=0")
+        whole = self.summary()
+        self.assertEqual((first["samples"], whole["samples"]), (80, 256))
+        self.assertGreater(whole["seconds"], first["seconds"])
+
     def test_its_rows_go_on_where_the_first_ones_end(self):
         self.train("metrics.every_steps=2", "train.max_steps=8")
         self.resume("train.max_steps=0")

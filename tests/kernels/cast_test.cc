@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -51,8 +52,37 @@ BOOST_AUTO_TEST_CASE(WhatIsTooLargeForHalfPrecisionBecomesInfinityAndNanStays) {
   BOOST_TEST(std::isfinite(at(cast(x, DType::bf16), 0)));
 }
 
+BOOST_AUTO_TEST_CASE(EveryHalfWidensToItsNumberAndComesBackWhereverItLies) {
+  Tensor halves = Tensor::empty({65536}, DType::f16);
+  for (uint32_t bits = 0; bits < 65536; ++bits) halves.data<Half>()[bits] = {static_cast<uint16_t>(bits)};
+  for (int64_t count : {1, 7, 8, 13, 65536}) {
+    const Tensor last = halves.view(65536 - count, {count}), wide = cast(last, DType::f32), back = cast(wide, DType::f16);
+    int wrong = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const Half half = last.data<Half>()[i];
+      const bool nan = std::isnan(to_float(half));
+      wrong += nan ? !std::isnan(at(wide, i)) || !std::isnan(at(back, i))
+                   : at(wide, i) != to_float(half) || back.data<Half>()[i].bits != half.bits;
+    }
+    BOOST_TEST(wrong == 0, count);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AnyFloatRoundsToHalfAsTheOneFunctionSays) {
+  Random random(1);
+  Tensor x = Tensor::empty({100003});
+  for (float& value : x.span<float>()) value = std::bit_cast<float>(random.bits32());
+  const Tensor y = cast(x, DType::f16);
+  int wrong = 0;
+  for (int64_t i = 0; i < x.count(); ++i)
+    if (const float value = x.data<float>()[i]; !std::isnan(value))
+      wrong += y.data<Half>()[i].bits != to_half(value).bits;
+  BOOST_TEST(wrong == 0);
+}
+
 BOOST_AUTO_TEST_CASE(TheNumberOfThreadsDoesNotChangeTheBits) {
   const Tensor x = exact(1, {100000}, DType::f32);
+  BOOST_TEST(same_bits(cast(x, DType::f16, 1), cast(x, DType::f16, 2)));
   BOOST_TEST(same_bits(cast(x, DType::bf16, 1), cast(x, DType::bf16, 2)));
 }
 

@@ -20,14 +20,15 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.x << " * " << c.w << " stride " << c.geometry.stride << " padding " << c.geometry.padding;
 }
 
-// One channel runs as patches times weights, several in f32 as blocked kernels: both meet every kind of edge.
+// One channel runs as patches times weights, several in f32 as blocked kernels: both meet every kind of edge. The last
+// case is one for Winograd's algorithm, with tiles that stick out.
 const Case kCases[] = {
     {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},          {{2, 1, 9, 7}, {3, 1, 3, 3}, {1, 1}},
     {{3, 1, 10, 11}, {5, 1, 5, 3}, {2, 2}},    {{2, 3, 8, 8}, {4, 3, 3, 3}, {1, 1}},
     {{1, 5, 7, 9}, {17, 5, 3, 3}, {2, 1}},     {{2, 16, 6, 6}, {19, 16, 1, 1}, {2, 0}},
     {{3, 33, 5, 6}, {7, 33, 3, 2}, {1, 0}},    {{2, 2, 11, 8}, {3, 2, 3, 3}, {3, 1}},
     {{1, 16, 14, 14}, {32, 16, 3, 3}, {1, 1}}, {{2, 1, 2, 2}, {2, 1, 1, 1}, {1, 3}},
-    {{2, 32, 7, 7}, {48, 32, 3, 3}, {2, 1}},
+    {{2, 32, 7, 7}, {48, 32, 3, 3}, {2, 1}},   {{32, 32, 5, 6}, {48, 32, 3, 3}, {1, 1}},
 };
 
 // The definition in kernels/ops/conv.h, word by word.

@@ -59,6 +59,40 @@ void check_linear(DType dtype, int64_t m, int64_t n, int64_t k, bool with_bias, 
   BOOST_TEST(difference(test::to_host(*stream, got), expected) < tolerance(dtype), m << " x " << n << " x " << k);
 }
 
+// cuDNN may convolve by Winograd's transforms, which round more than sums do.
+void check_conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, ops::ConvGeometry g, DType dtype = DType::f32) {
+  const double most = dtype == DType::f64 ? 1e-12 : 1e-4;
+  const std::string what = cat(n, " x ", c, " x ", size, "^2 by ", o, " x ", kernel, "^2, stride ", g.stride, ", padding ",
+                               g.padding, ", ", name_of(dtype));
+  const Shape shape = ops::conv_output({n, c, size, size}, {o, c, kernel, kernel}, g);
+  const Tensor x = test::exact(1, {n, c, size, size}, dtype), w = test::exact(2, {o, c, kernel, kernel}, dtype),
+               bias = test::exact(3, {o}, dtype), dy = test::exact(4, shape, dtype);
+  const auto stream = new_stream();
+  Stream cpu;
+  const ops::Ops& gpu_ops = test::gpus().ops();
+  const ops::Ops& cpu_ops = ops::cpu_ops();
+  const Tensor x_device = test::to_device(*stream, x), w_device = test::to_device(*stream, w),
+               bias_device = test::to_device(*stream, bias), dy_device = test::to_device(*stream, dy);
+  for (const ops::Epilogue epilogue : {ops::Epilogue::none, ops::Epilogue::relu}) {
+    Tensor got = stream->empty(shape, dtype), expected = Tensor::empty(shape, dtype);
+    gpu_ops.conv(*stream, x_device, w_device, bias_device, g, epilogue, got);
+    cpu_ops.conv(cpu, x, w, bias, g, epilogue, expected);
+    BOOST_TEST(difference(test::to_host(*stream, got), expected) < most, what);
+  }
+  Tensor dx = stream->empty(x.shape(), dtype), expected_dx = Tensor::empty(x.shape(), dtype);
+  gpu_ops.conv_input_gradient(*stream, dy_device, w_device, g, dx);
+  cpu_ops.conv_input_gradient(cpu, dy, w, g, expected_dx);
+  BOOST_TEST(difference(test::to_host(*stream, dx), expected_dx) < most, what << ", input");
+  for (const ops::Write write : {ops::Write::set, ops::Write::add}) {
+    Tensor expected_dw = test::exact(5, w.shape(), dtype), expected_db = test::exact(6, {o}, dtype);
+    Tensor dw = test::to_device(*stream, expected_dw), db = test::to_device(*stream, expected_db);
+    gpu_ops.conv_weight_gradient(*stream, x_device, dy_device, g, write, dw, db);
+    cpu_ops.conv_weight_gradient(cpu, x, dy, g, write, expected_dw, expected_db);
+    BOOST_TEST(difference(test::to_host(*stream, dw), expected_dw) < most, what << ", weights");
+    BOOST_TEST(difference(test::to_host(*stream, db), expected_db) < most, what << ", bias");
+  }
+}
+
 class Noise final : public nn::Dataset {
  public:
   explicit Noise(Shape sample) : sample_(sample) {}
@@ -116,6 +150,33 @@ BOOST_AUTO_TEST_CASE(BytesComeBackFromTheDeviceAsTheyWere, TROUPE_GPU_TEST(1)) {
     stream->copy(test::to_device(*stream, values), pinned);
     BOOST_TEST_REQUIRE(stream->wait().has_value());
     BOOST_TEST(std::memcmp(pinned.raw(), values.raw(), values.bytes()) == 0, count << " elements, pinned");
+  }
+}
+
+// By cuDNN where Troupe was built with it: see devices()[0].driver.
+BOOST_AUTO_TEST_CASE(ConvolutionsEqualTheCpus, TROUPE_GPU_TEST(1)) {
+  BOOST_TEST_MESSAGE(test::gpus().devices().front().driver);
+  check_conv(5, 3, 13, 7, 3, {1, 1});
+  check_conv(4, 8, 17, 9, 5, {2, 2});
+  check_conv(3, 6, 11, 5, 1, {2, 0});  // pixels that no window sees: their gradient is 0
+  check_conv(64, 64, 28, 64, 3, {1, 1});
+  check_conv(5, 3, 13, 7, 3, {1, 1}, DType::f64);
+  check_conv(0, 3, 13, 7, 3, {1, 1});
+}
+
+// cuDNN has algorithms that add in whatever order blocks end; those are not chosen.
+BOOST_AUTO_TEST_CASE(ConvolutionsGiveTheSameBitsEveryTime, TROUPE_GPU_TEST(1)) {
+  const auto stream = new_stream();
+  const ops::ConvGeometry g{1, 1};
+  const Tensor x = test::to_device(*stream, test::as(DType::f32, test::normal(1, {64, 32, 28, 28})));
+  const Tensor dy = test::to_device(*stream, test::as(DType::f32, test::normal(2, {64, 48, 28, 28})));
+  Tensor first, none;
+  for (int round = 0; round < 5; ++round) {
+    Tensor dw = stream->empty({48, 32, 3, 3});
+    test::gpus().ops().conv_weight_gradient(*stream, x, dy, g, ops::Write::set, dw, none);
+    const Tensor got = test::to_host(*stream, dw);
+    if (round == 0) first = got;
+    BOOST_TEST(std::memcmp(got.raw(), first.raw(), got.bytes()) == 0, "round " << round);
   }
 }
 

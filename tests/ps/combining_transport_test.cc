@@ -43,8 +43,8 @@ class Wire final : public Transport {
 struct Process {
   Process() : wire(std::make_shared<Wire>()) {
     transport = std::make_shared<CombiningTransport>(
-        wire, CombiningOptions{[](LayerId) { return true; },
-                               [this](std::function<void()> task) { later.push_back(std::move(task)); }});
+        wire, CombiningOptions{.combines = [](LayerId) { return true; },
+                               .later = [this](std::function<void()> task) { later.push_back(std::move(task)); }});
   }
   void sum() {
     while (!later.empty()) {

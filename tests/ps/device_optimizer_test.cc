@@ -59,7 +59,7 @@ void step_on_cpu(const ps::Optimizer& optimizer, int64_t step, Held& held) {
 void step_on_device(const ps::DeviceOptimizer& optimizer, int64_t step, Held& held) {
   Stream stream;
   const Tensor gradient = drawn(10 + static_cast<uint64_t>(step));
-  optimizer.apply(stream, layer(), {gradient, held.values, held.state, 0.25, 0.5, step, step});
+  optimizer.apply(stream, ps::segments_of(layer(), 0, kCount), {gradient, held.values, held.state, 0.25, 0.5, step, step});
 }
 
 /// The largest difference after some steps, in words; empty where there is none.

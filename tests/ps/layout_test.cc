@@ -149,4 +149,24 @@ BOOST_AUTO_TEST_CASE(AParcelHoldsLayersOfOneStage) {
       BOOST_TEST(layout.contributes(w, parcel) == (w % 3 == layout.stage_of_parcel(parcel)));
 }
 
+BOOST_AUTO_TEST_CASE(ALayerByRowsIsCutBetweenRowsOnceForEachServerAndNeverFused) {
+  std::vector<LayerSpec> layers = layers_of({1000 * 12, 8, 8});
+  layers[0] = {"table", 1000 * 12, {{"table.weight", {1000, 12}, 0}}, 12};
+  layers[1] = {"small", 8, {{"small.weight", {4, 2}, 0}}, 2};
+  const Layout layout = make_layout(layers, all(3), {.servers = 3, .slice_bytes = 1024, .fuse_bytes = 1024});
+  check_cover(layout);
+  int64_t pieces = 0;
+  for (const Slice& slice : layout.slices) {
+    pieces += slice.layer == 0;
+    if (const int64_t width = layout.layers[slice.layer].row_width; width > 0) {
+      BOOST_TEST(slice.begin % width == 0);
+      BOOST_TEST(slice.end % width == 0);
+    }
+  }
+  BOOST_TEST(pieces == 3);
+  for (const Parcel& parcel : layout.parcels) BOOST_TEST(parcel.slices.size() == 1u);
+  const Layout whole = make_layout(layers, all(3), {.servers = 1, .fuse_bytes = 1024});
+  BOOST_TEST(whole.parcels.size() == 3u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

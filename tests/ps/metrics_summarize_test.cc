@@ -31,6 +31,12 @@ BOOST_AUTO_TEST_CASE(LayersShowTheirPolicyAndServers) {
   BOOST_TEST(layers[1].shards == 1);
 }
 
+BOOST_AUTO_TEST_CASE(ALayerByRowsSaysSo) {
+  const Layout layout =
+      make_layout({{"table", 64, {{"table.weight", {16, 4}, 0}}, 4}}, {{Mode::async, 0}}, LayoutOptions{});
+  BOOST_TEST(layers_of(layout, 1).at(0).policy == "async, by rows");
+}
+
 BOOST_AUTO_TEST_CASE(TheFullestServerIsComparedWithTheMean) {
   // fc1's two slices of 256 bytes lie on a server each, fc2's 64 bytes on one of them.
   const std::string line = server_line(*two_layers());

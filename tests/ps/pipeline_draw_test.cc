@@ -62,6 +62,29 @@ BOOST_AUTO_TEST_CASE(ThePictureHasEveryAction) {
   BOOST_TEST(count(svg, "% of ideal time") == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(TwoRunsStandBelowEachOtherOnOneAxis) {
+  const Schedule s = made("1f1b", 2, 2);
+  const Timing fast = timed(s), slow = timed(s, {2, 2, 2});
+  const DrawnTiming both[] = {{"measured", &slow}, {"planned", &fast}};
+  const std::string svg = draw_svg(s, both);
+  BOOST_TEST(count(svg, "<rect x=") == 2u * 2 * 2 * 3);
+  BOOST_TEST(count(svg, ">stage 1<") == 2u);
+  BOOST_TEST(svg.find("measured; bubble") < svg.find("planned; bubble"));
+  // An action of the slower run is twice as wide.
+  const auto width = [&](size_t from) {
+    const size_t at = svg.find(" width=\"", svg.find("<rect x=", from)) + 8;
+    return std::stod(svg.substr(at));
+  };
+  BOOST_TEST(width(0) == 2 * width(svg.find("planned; bubble")));
+}
+
+BOOST_AUTO_TEST_CASE(TheLegendNamesTheColours) {
+  const Schedule s = made("gpipe", 1, 1);
+  const std::string svg = draw_svg(s, timed(s));
+  for (const char* words : {">forward<", ">gradient of the input<", ">gradient of the weights<"})
+    BOOST_TEST(count(svg, words) == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(ANameIsEscaped) {
   Schedule s = made("gpipe", 1, 1);
   s.name = "a<b&c";

@@ -32,7 +32,10 @@ struct Pair {
   std::unique_ptr<ReplicaCore> replica;
   Incarnation incarnation = 0;
 
-  explicit Pair(std::vector<Policy> policies = {{Mode::async}}) : world(std::move(policies)) { start(); }
+  explicit Pair(std::vector<Policy> policies = {{Mode::async}}, int64_t row_width = 0)
+      : world(std::move(policies), 2, row_width) {
+    start();
+  }
 
   void start() {
     server = std::make_unique<ServerCore>(world.options, std::make_unique<Shard>(world.options, store, zeros()), store);
@@ -201,7 +204,7 @@ BOOST_AUTO_TEST_CASE(AReplicaKeepsNoMoreAheadThanItSays) {
 BOOST_AUTO_TEST_CASE(AReplicaOverABadNetworkIsEqualBitForBitToItsServer) {
   int64_t updates = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    Pair pair({{Mode::sync}, {Mode::sync}, {Mode::ssp, 1}, {Mode::async}, {Mode::all_reduce}});
+    Pair pair({{Mode::sync}, {Mode::sync}, {Mode::ssp, 1}, {Mode::async}, {Mode::all_reduce}}, seed % 3 == 0 ? 4 : 0);
     pair.world.options.optimizer = optimizer_of("sgd", 0.1, 0.9);
     pair.world.options.scale = seed % 2 == 0 ? ImmediateScale::staleness : ImmediateScale::none;
     pair.world.options.needs_verdict = seed % 4 < 2;
@@ -340,7 +343,8 @@ EnvelopeCodec codec() {
 
 struct Logged {
   std::shared_ptr<troupe::test::MemoryDisk> disk = std::make_shared<troupe::test::MemoryDisk>();
-  ShardWorld world{{{Mode::sync}, {Mode::async}}};
+  explicit Logged(int64_t row_width = 0) : world({{Mode::sync}, {Mode::async}}, 2, row_width) {}
+  ShardWorld world;
   std::unique_ptr<ServerCore> server;
 
   void start(uint64_t image_after_bytes = 1 << 20) {
@@ -375,8 +379,9 @@ BOOST_AUTO_TEST_CASE(OneFlushReleasesAllThatCameBeforeIt) {
 }
 
 BOOST_AUTO_TEST_CASE(AServerThatComesBackFromItsLogHoldsTheSameParameters) {
-  for (const uint64_t image_after : {uint64_t{4000}, uint64_t{1} << 20}) {
-    Logged logged;
+  for (const auto& [image_after, row_width] :
+       {std::pair{uint64_t{4000}, 0}, std::pair{uint64_t{1} << 20, 0}, std::pair{uint64_t{1} << 20, 4}}) {
+    Logged logged(row_width);
     logged.start(image_after);
     logged.server->handle(logged.world.membership());
     Random random(4);

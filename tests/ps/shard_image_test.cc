@@ -22,9 +22,10 @@ std::unique_ptr<Shard> shard_from(const ShardImage& image, const ShardOptions& o
   return std::move(*shard);
 }
 
-// A world of every policy, as the seed says.
+// A world of every policy, as the seed says, its layers by rows in some.
 ShardWorld world_of(uint64_t seed) {
-  ShardWorld world({{Mode::sync}, {Mode::sync}, {Mode::ssp, 1}, {Mode::async}, {Mode::all_reduce}}, 3);
+  ShardWorld world({{Mode::sync}, {Mode::sync}, {Mode::ssp, 1}, {Mode::async}, {Mode::all_reduce}}, 3,
+                   seed % 5 > 2 ? 4 : 0);
   world.options.optimizer = optimizer_of(seed % 3 == 0 ? "adam" : "sgd", 0.1, seed % 3 == 1 ? 0.9 : 0);
   world.options.scale = seed % 2 == 0 ? ImmediateScale::staleness : ImmediateScale::samples;
   world.options.global_batch = 8;

@@ -24,9 +24,9 @@ std::shared_ptr<const Schedule> schedule(const std::string& name, uint32_t stage
   return std::make_shared<const Schedule>(std::move(*made));
 }
 
-Tensor one(double value) {
-  const float v = static_cast<float>(value);
-  return Tensor::from(std::span<const float>(&v, 1), {1});
+Tensor one(double value, int64_t length = 1) {
+  const std::vector<float> values(static_cast<size_t>(length), static_cast<float>(value));
+  return Tensor::from(std::span<const float>(values), {length});
 }
 double value_of(const Tensor& t) { return t ? static_cast<double>(t.data<float>()[0]) : 0; }
 
@@ -50,7 +50,8 @@ struct World {
   };
 
   explicit World(std::shared_ptr<const Schedule> made, uint64_t seed = 1, std::vector<TiedLayer> tied = {},
-                 bool strict = false, Mode mode = Mode::sync)
+                 bool strict = false, Mode mode = Mode::sync, std::vector<Shape> inputs = {},
+                 std::optional<DType> activations = {}, int64_t stall_ms = 1000)
       : plan(std::move(made)), random(seed), nodes(plan->stages) {
     auto membership = std::make_shared<Membership>();
     membership->workers.assign(plan->stages, 1);
@@ -63,9 +64,11 @@ struct World {
       options.plan.schedule = plan;
       for (uint32_t chunk = 0; chunk < plan->chunks; ++chunk) options.plan.chunks.push_back({2 * chunk, 2 * chunk + 2});
       options.plan.tied = tied;
+      options.plan.inputs = inputs;
+      options.activations = activations;
       options.strict = strict;
       options.evaluation_batch = 4;
-      options.stall_ms = 1000;
+      options.stall_ms = stall_ms;
       nodes[stage].core = std::make_unique<StageCore>(options);
       nodes[stage].core->set_membership(membership, 1);
     }
@@ -118,12 +121,14 @@ struct World {
     Tensor output;
     if (task.kind == ActionKind::forward) {
       BOOST_REQUIRE_EQUAL(value_of(task.input), task.chunk == 0 ? 0 : activation(task.micro_batch, task.chunk - 1));
-      if (task.chunk + 1 < plan->chunks) output = one(activation(task.micro_batch, task.chunk));
+      if (task.input) BOOST_REQUIRE_EQUAL(task.input.count(), length(task.micro_batch));
+      if (task.chunk + 1 < plan->chunks)
+        output = one(activation(task.micro_batch, task.chunk), length(task.micro_batch));
     } else if (task.kind == ActionKind::backward_input) {
       BOOST_REQUIRE(!evaluate);
       const bool last = task.chunk + 1 == plan->chunks;
       BOOST_REQUIRE_EQUAL(value_of(task.input), last ? 0 : gradient(task.micro_batch, task.chunk + 1));
-      if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk));
+      if (task.chunk > 0) output = one(gradient(task.micro_batch, task.chunk), length(task.micro_batch));
     }
     for (const LayerId layer : task.gradients)
       take(stage, node.core->gradient(task.work.number, layer, one(layer + 1 + 100 * stage)));
@@ -153,8 +158,11 @@ struct World {
     for (const Node& node : nodes) BOOST_REQUIRE_MESSAGE(node.done, plan->name << ": " << node.core->waits_for());
   }
 
+  int64_t length(uint32_t micro) const { return lengths.empty() ? 1 : lengths[micro]; }
+
   std::shared_ptr<const Schedule> plan;
   Random random;
+  std::vector<int64_t> lengths;  ///< of what is handed on, by micro-batch
   std::vector<Node> nodes;
   std::vector<Envelope> network;
   std::vector<std::string> faults;
@@ -306,6 +314,22 @@ BOOST_AUTO_TEST_CASE(AnEvaluationRunsForwardOnlyInMicroBatchesOfItsOwn) {
   world.run();
 }
 
+BOOST_AUTO_TEST_CASE(InAnEvaluationAStageOfTwoChunksDoesNotWaitForOneMicroBatchAtATime) {
+  for (const Kind& kind : kKinds) {
+    const auto plan = schedule(kind.name, 2, 4, kind.chunks);
+    World world(plan, 1);
+    Work test;
+    test.kind = Work::Kind::evaluate;
+    test.range = {0, 0, 4 * 30};
+    world.begin(test);
+    while (!world.nodes[0].tasks.empty()) world.compute(0);
+    BOOST_TEST(world.nodes[0].ran.size() == 4u, kind.name);  // nothing has come back
+    for (const Action& action : world.nodes[0].ran) BOOST_TEST(action.chunk == 0u);
+    world.run();
+    for (uint32_t stage = 0; stage < 2; ++stage) BOOST_TEST(world.nodes[stage].ran.size() == 30u * kind.chunks);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ATiedLayersGradientIsCompleteWithTheOtherStagesPart) {
   // The last chunk reads layer 0 as well.
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -392,6 +416,15 @@ BOOST_AUTO_TEST_CASE(AStallSaysWhoIsWaitedForAndWhatCameLast) {
       "worker 0 (stage 0 of replica 0): in step 3 it has waited 1 s for gradients of micro-batch 0 from worker 1 "
       "(stage 1 of replica 0); what it did last: begins step 3, F0, F1");
   BOOST_TEST(waiting.watch(9000).send.empty());  // once
+}
+
+BOOST_AUTO_TEST_CASE(WithoutATimeOutAStageWaitsForEver) {
+  World world(schedule("1f1b", 2, 2), 1, {}, false, Mode::sync, {}, {}, 0);
+  world.begin(train(0));
+  while (!world.nodes[0].tasks.empty()) world.compute(0);
+  world.nodes[0].core->watch(0);
+  BOOST_TEST(world.nodes[0].core->waits_for() != "");
+  BOOST_TEST(world.nodes[0].core->watch(1'000'000'000).send.empty());
 }
 
 BOOST_AUTO_TEST_CASE(AStageAtWorkDoesNotStall) {
@@ -488,18 +521,23 @@ BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
         world.take(stage, node.core->handle({{Role::worker, from, 1}, {Role::worker, stage, 1}, 1,
                                              Activation{kind, step, micro, stage, samples, {value}}}));
       };
-      const auto each = [&](const auto& body) {
-        for (Step step = 0; step < kSteps; ++step)
-          for (uint32_t micro = 0; micro < micro_batches; ++micro) body(step, micro);
+      // Inputs are there as early as the stage before can have made them; a gradient comes when the stages behind can: the
+      // pipeline's depth later.
+      size_t fed = 0;
+      const auto forwards = [&] {
+        return static_cast<size_t>(std::ranges::count(node.ran, ActionKind::forward, &Action::kind));
       };
-      // All inputs are there; a gradient comes when the stages behind can have made it: the pipeline's depth later.
-      if (stage > 0) each([&](Step step, uint32_t micro) { hear(Activation::Kind::forward, stage - 1, step, micro); });
+      const auto feed = [&] {
+        for (; stage > 0 && fed < kSteps * micro_batches && fed < forwards() + 4 - stage; ++fed)
+          hear(Activation::Kind::forward, stage - 1, static_cast<Step>(fed / micro_batches),
+               static_cast<uint32_t>(fed % micro_batches));
+      };
+      feed();
       begin();
       size_t answered = 0;
       while (true) {
-        while (!node.tasks.empty()) world.compute(stage), begin();
-        const auto forwards = std::ranges::count(node.ran, ActionKind::forward, &Action::kind);
-        if (stage == 2 || answered == static_cast<size_t>(forwards)) break;
+        while (!node.tasks.empty()) world.compute(stage), begin(), feed();
+        if (stage == 2 || answered == forwards()) break;
         hear(Activation::Kind::backward, stage + 1, static_cast<Step>(answered / micro_batches),
              static_cast<uint32_t>(answered % micro_batches));
         ++answered;
@@ -514,6 +552,209 @@ BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
       BOOST_TEST((ran == listed), name << ", stage " << stage);
     }
   }
+}
+
+// ---- what peers send -------------------------------------------------------------------------------------------------
+
+namespace {
+
+Envelope sent(WorkerId from, WorkerId to, Activation activation) {
+  return {{Role::worker, from, 1}, {Role::worker, to, 1}, 1, std::move(activation)};
+}
+
+Activation outputs(Step step, uint32_t micro, uint32_t chunk, Tensor tensor = one(1)) {
+  return {Activation::Kind::forward, step, micro, chunk, {0, micro * 4, 4}, {std::move(tensor)}};
+}
+
+// Stages begin their next step as soon as their own is over, whatever the others do. No acknowledgement arrives where
+// `deaf`.
+void run_steps(World& world, Step steps, double loss, bool deaf = false) {
+  std::vector<Step> begun(world.nodes.size(), 0);
+  const auto all_done = [&] {
+    return std::ranges::all_of(world.nodes, [&](const World::Node& node) { return node.works_done == steps; });
+  };
+  for (int events = 0; events < 400'000 && !all_done(); ++events) {
+    std::vector<uint32_t> busy;
+    for (uint32_t stage = 0; stage < world.nodes.size(); ++stage) {
+      if (begun[stage] < steps && world.nodes[stage].works_done == begun[stage])
+        world.take(stage, world.nodes[stage].core->begin(train(begun[stage]++)));
+      if (!world.nodes[stage].tasks.empty()) busy.push_back(stage);
+      if (loss > 0 && world.random.chance(0.005)) world.take(stage, world.nodes[stage].core->tick());
+    }
+    if (deaf)
+      std::erase_if(world.network, [](const Envelope& e) { return std::holds_alternative<ActivationAck>(e.body); });
+    // One stage is much slower than the others.
+    if (!busy.empty() && (world.network.empty() || world.random.chance(0.3))) {
+      const uint32_t stage = busy[world.random.below(busy.size())];
+      if (stage != 1 || busy.size() == 1 || world.random.chance(0.1)) world.compute(stage);
+    } else if (!world.network.empty()) {
+      world.deliver(loss);
+    }
+    BOOST_REQUIRE_MESSAGE(world.faults.empty(), world.faults.front());
+  }
+  for (const World::Node& node : world.nodes)
+    BOOST_REQUIRE_MESSAGE(node.works_done == steps, world.plan->name << ": " << node.core->waits_for());
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(NoStageSendsMoreThanTheNextExpects) {
+  uint64_t seed = 0;
+  for (const Kind& kind : kKinds)
+    for (uint32_t stages = 2; stages <= 4; ++stages)
+      for (const uint32_t micro_batches : {stages, 2 * stages}) {
+        World world(schedule(kind.name, stages, micro_batches, kind.chunks), ++seed);
+        run_steps(world, 4, 0.1);
+      }
+}
+
+BOOST_AUTO_TEST_CASE(OutputsBeyondWhatTheScheduleHoldsAreAFaultThatNamesTheirSender) {
+  // What waits at stage 1 and at stage 2 at most.
+  for (const auto& [name, most] : {std::pair{"gpipe", std::pair{8u, 8u}}, std::pair{"1f1b", std::pair{3u, 2u}},
+                                   std::pair{"zb-h2", std::pair{5u, 3u}}, std::pair{"sequential", std::pair{1u, 1u}}})
+    for (const uint32_t stage : {1u, 2u}) {
+      World world(schedule(name, 3, 8), 1);
+      const uint32_t room = stage == 1 ? most.first : most.second;
+      for (uint32_t n = 0; n <= room; ++n) {
+        BOOST_REQUIRE_MESSAGE(world.faults.empty(), name << ": " << world.faults.front());
+        world.take(stage, world.nodes[stage].core->handle(sent(stage - 1, stage, outputs(n / 8, n % 8, stage))));
+      }
+      BOOST_REQUIRE(world.faults.size() == 1u);
+      BOOST_TEST(world.faults[0] == cat("worker ", stage, " (stage ", stage, " of replica 0): worker ", stage - 1,
+                                        " (stage ", stage - 1, " of replica 0) sent outputs of micro-batch ", room % 8,
+                                        " for chunk ", stage, " in step ", room / 8, " while ", room,
+                                        " that it sent wait here, and the schedule lets it be no further ahead"));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(OutputsOfAnAsynchronousScheduleWaitUpToTheStagesBehind) {
+  World world(one_step("pipedream", 3, 1), 1);
+  for (Step step = 0; step < 3; ++step)
+    world.take(1, world.nodes[1].core->handle(sent(0, 1, outputs(step, 0, 1))));
+  BOOST_TEST(world.faults.empty());
+  world.take(1, world.nodes[1].core->handle(sent(0, 1, outputs(3, 0, 1))));
+  BOOST_TEST(world.faults.size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(WhatComesFromTheWrongStageOrReplicaIsAFault) {
+  for (const auto& [from, kind] : {std::pair{2u, Activation::Kind::forward}, std::pair{0u, Activation::Kind::backward},
+                                   std::pair{3u, Activation::Kind::forward}, std::pair{1u, Activation::Kind::forward}}) {
+    World world(schedule("1f1b", 3, 4), 1);
+    world.begin(train(0));
+    Activation activation = outputs(0, 0, 1);
+    activation.kind = kind;
+    world.take(1, world.nodes[1].core->handle(sent(from, 1, activation)));
+    BOOST_REQUIRE(world.faults.size() == 1u);
+    const uint32_t expected = kind == Activation::Kind::forward ? 0 : 2;
+    BOOST_TEST(world.faults[0].find(cat("which takes them from stage ", expected, " of its own replica")) !=
+                   std::string::npos,
+               world.faults[0]);
+    BOOST_TEST(world.faults[0].find(cat("worker ", from, " (stage ", from % 3)) != std::string::npos, world.faults[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AGradientOfWhatNeverWentForwardIsAFault) {
+  for (const Step step : {1, 7, -1, -5}) {
+    World world(schedule("1f1b", 2, 4), 1);
+    world.begin(train(0));
+    Activation activation = outputs(step, 0, 0);
+    activation.kind = Activation::Kind::backward;
+    world.take(0, world.nodes[0].core->handle(sent(1, 0, activation)));
+    BOOST_REQUIRE(world.faults.size() == 1u);
+    BOOST_TEST(world.faults[0].find(cat("in step ", step, ", in which nothing has gone forward here")) !=
+                   std::string::npos,
+               world.faults[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ALayerThatIsNotTiedHereTakesNoPartFromAnotherStage) {
+  for (const uint32_t layer : {1u, 5u, 99u}) {
+    World world(schedule("1f1b", 3, 4), 1, {{0, 2}});
+    world.begin(train(0));
+    Activation activation = outputs(0, layer, 0);
+    activation.kind = Activation::Kind::tied;
+    world.take(0, world.nodes[0].core->handle(sent(2, 0, activation)));
+    BOOST_REQUIRE(world.faults.size() == 1u);
+    BOOST_TEST(world.faults[0].find("takes nothing of that kind") != std::string::npos, world.faults[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AnActivationOfAnotherShapeOrTypeIsAFaultBeforeItIsComputed) {
+  const Tensor right = Tensor::zeros({4, 6}), wide = Tensor::zeros({4, 7}), long_one = Tensor::zeros({5, 6});
+  const Tensor flat = Tensor::zeros({24}), half = Tensor::zeros({4, 6}, DType::f16);
+  const std::string of = "worker 0 (stage 0 of replica 0) sent outputs of micro-batch 0 for chunk 1 in step 0 ";
+  const std::string at = "worker 1 (stage 1 of replica 0): " + of;
+  for (const auto& [tensors, said] : std::vector<std::pair<std::vector<Tensor>, std::string>>{
+           {{right}, ""},
+           {{wide}, at + "of shape [4, 7], expected [4, 6] for its 4 samples"},
+           {{long_one}, at + "of shape [5, 6], expected [4, 6] for its 4 samples"},
+           {{flat}, at + "of shape [24], expected [4, 6] for its 4 samples"},
+           {{half}, at + "as F16, expected F32"},
+           {{}, at + "as 0 tensors, expected one"},
+           {{right, right}, at + "as 2 tensors, expected one"}}) {
+    World world(schedule("1f1b", 2, 4), 1, {}, false, Mode::sync, {{9}, {6}}, DType::f32);
+    world.begin(train(0));
+    Activation activation = outputs(0, 0, 1);
+    activation.tensors = tensors;
+    world.take(1, world.nodes[1].core->handle(sent(0, 1, activation)));
+    BOOST_TEST((world.faults.empty() ? "" : world.faults[0]) == said);
+    BOOST_TEST(world.nodes[1].tasks.empty() == !said.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AGradientHasTheShapeOfTheOutputsThatItIsOf) {
+  for (const int64_t width : {6, 9}) {
+    World world(schedule("1f1b", 2, 4), 1, {}, false, Mode::sync, {{9}, {6}}, DType::f32);
+    world.begin(train(0));
+    Activation activation = outputs(0, 0, 0, Tensor::zeros({4, width}));
+    activation.kind = Activation::Kind::backward;
+    world.take(0, world.nodes[0].core->handle(sent(1, 0, activation)));
+    BOOST_TEST(world.faults.size() == (width == 6 ? 0u : 1u));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(MicroBatchesMayDifferInShapeWhereNoShapeIsGiven) {
+  World world(schedule("1f1b", 3, 4), 1);
+  world.lengths = {1, 3, 2, 5};
+  for (Step step = 0; step < 2; ++step) {
+    world.begin(train(step));
+    world.run(0.1);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsNeverAcknowledgedIsForgottenWhenTheStepBehindItIsOver) {
+  World world(schedule("1f1b", 3, 4), 1);
+  run_steps(world, 12, 0, true);
+  for (const World::Node& node : world.nodes) BOOST_TEST(node.core->tick().send.size() <= 2u * 4);
+}
+
+BOOST_AUTO_TEST_CASE(AnEvaluationIsAFewMicroBatchesAheadOfTheNextStageAtMost) {
+  World world(schedule("1f1b", 2, 4), 1);
+  Work test;
+  test.kind = Work::Kind::evaluate;
+  test.range = {0, 0, 4 * 20};
+  world.begin(test);
+  const auto alone = [&](uint32_t stage) {
+    while (!world.nodes[stage].tasks.empty()) world.compute(stage);
+  };
+  const auto deliver_all = [&] {
+    while (!world.network.empty()) world.deliver(0);
+  };
+  alone(0);
+  BOOST_TEST(world.nodes[0].ran.size() == 4u);
+  BOOST_TEST(world.nodes[0].core->waits_for() ==
+             "worker 1 (stage 1 of replica 0) to take outputs of earlier micro-batches than 4");
+  deliver_all();  // two of them are at stage 1's executor
+  alone(0);
+  deliver_all();
+  alone(0);
+  BOOST_TEST(world.nodes[0].ran.size() == 6u);
+  // One more than that is not waited with.
+  Activation more = outputs(-1, 6, 1);
+  world.take(1, world.nodes[1].core->handle(sent(0, 1, more)));
+  BOOST_REQUIRE(world.faults.size() == 1u);
+  BOOST_TEST(world.faults[0].find("while 4 that it sent wait here") != std::string::npos, world.faults[0]);
+  world.faults.clear();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -64,6 +64,24 @@ BOOST_AUTO_TEST_CASE(AlignedPayloadsAreReadWhereTheyCame) {
   }
 }
 
+// A stage reads a megabyte of activations where the transport has put it, and the transport sends it from where the stage
+// before has computed it: between two stages in two processes it is moved by the transport alone.
+BOOST_AUTO_TEST_CASE(AnActivationIsCopiedByNobodyButTheTransport) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor outputs = Tensor::zeros({4, 1 << 16}, dtype);
+    const Frames frames = encode(
+        {{}, {}, 1, Activation{Activation::Kind::forward, 3, 1, 1, {0, 4, 4}, {outputs}}}, kRun);
+    BOOST_REQUIRE(frames.payloads.size() == 1u);
+    BOOST_TEST(frames.payloads[0].raw() == outputs.raw());
+    const auto payloads = received(frames.payloads, 0);
+    const auto got = decode(frames.head, payloads, {});
+    BOOST_REQUIRE(got);
+    const Tensor& input = std::get<Activation>(got->body).tensors.at(0);
+    BOOST_TEST(input.raw() == payloads[0].raw());
+    BOOST_TEST((input.shape() == outputs.shape() && input.dtype() == dtype));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(PayloadsThatFloatsCannotBeReadFromAreCopied) {
   const Frames frames = encode({{}, {}, 1, push_of({Tensor::zeros(Shape{100})})}, kRun);
   for (const size_t offset : {1, 2, 3, 7}) {

@@ -456,4 +456,15 @@ BOOST_AUTO_TEST_CASE(ABlockOfAnotherLengthIsRefused) {
   BOOST_TEST(!unpack(block, {}));
 }
 
+BOOST_AUTO_TEST_CASE(RowNumbersAreWholeNumbersInOneList) {
+  Push push{1, 2, 3, 4, 5, {floats({4})}};
+  push.rows = Tensor::zeros({2}, DType::i32);
+  BOOST_TEST(refusal(frames_of(push)) == "");
+  for (const Tensor& rows : {Tensor::zeros({2}), Tensor::zeros({1, 2}, DType::i32), Tensor::zeros({}, DType::i32)}) {
+    push.rows = rows;
+    BOOST_TEST(holds(refusal(frames_of(push)), "expected I32 of one dimension"));
+    BOOST_TEST(holds(refusal(frames_of(Pull{1, 2, 3, rows})), "expected I32 of one dimension"));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

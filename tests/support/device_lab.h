@@ -13,13 +13,13 @@ inline std::shared_ptr<LateBackend> late_backend(uint64_t seed, size_t devices =
 
 /// `parts` of `bench` with a device a worker.
 inline ClusterParts on_devices(const Bench& bench, ClusterParts parts, std::shared_ptr<Backend> backend,
-                               Hooks hooks = {}) {
+                               Hooks hooks = {}, nn::LaunchOptions launches = {}) {
   const ps::DataSets sets = bench.sets();
   const auto model = std::make_shared<const nn::Model>(nn::make_model(bench.model).value());
-  parts.source = [model, sets, backend, hooks](ps::WorkerId worker) -> std::unique_ptr<GradientSource> {
+  parts.source = [model, sets, backend, hooks, launches](ps::WorkerId worker) -> std::unique_ptr<GradientSource> {
     StreamOptions options;
     options.device = static_cast<int>(worker % backend->devices().size());
-    auto source = nn::ModelSource::make(model, sets.train, sets.test, backend, options).value();
+    auto source = nn::ModelSource::make(model, sets.train, sets.test, backend, options, DType::f32, launches).value();
     return std::make_unique<HookedSource>(std::move(source), worker, hooks);
   };
   parts.devices = DeviceParts{backend, [](ps::WorkerId worker) -> Result<int> { return static_cast<int>(worker); },

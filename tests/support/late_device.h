@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <map>
 #include <thread>
 
 #include <troupe/kernels/backend/backend.h>
@@ -36,10 +37,22 @@ class HostBlocks final : public BlockSource {
   std::atomic<size_t> held_{0};
 };
 
+/// What a kernel gets of a tensor: an address, which keeps nothing alive.
+inline Tensor seen_by_kernel(const Tensor& t) {
+  if (!t) return {};
+  auto buffer = std::make_shared<Buffer>(const_cast<std::byte*>(t.raw()), t.bytes(), Device{}, [](Buffer&) {});
+  return Tensor(std::move(buffer), 0, t.shape(), t.dtype());
+}
+template <class T>
+requires(!std::same_as<T, Tensor>) T seen_by_kernel(const T& value) { return value; }
+
 class LateStream final : public Stream {
  public:
   LateStream(std::shared_ptr<BlockSource> memory, uint64_t seed)
-      : Stream({DeviceKind::cuda, 0}), memory_(std::make_shared<BlockCache>(std::move(memory))), random_(seed) {
+      : Stream({DeviceKind::cuda, 0}),
+        source_(memory),
+        memory_(std::make_shared<BlockCache>(std::move(memory))),
+        random_(seed) {
     thread_ = std::thread([this] { run(); });
   }
   ~LateStream() override {
@@ -48,14 +61,21 @@ class LateStream final : public Stream {
   }
 
   BufferPtr allocate(size_t bytes) override {
-    BufferPtr buffer = memory_->allocate(bytes);
+    BufferPtr buffer = (captured_memory_ ? captured_memory_ : memory_)->allocate(bytes);
     if (!buffer) throw std::bad_alloc();
     return buffer;
   }
   void copy(const Tensor& from, Tensor& to) override {
+    if (captured_memory_) {
+      if (from.device() != to.device()) throw std::runtime_error("a copy from or to host memory cannot be captured");
+      return submit([from = seen_by_kernel(from), to = seen_by_kernel(to)]() mutable {
+        std::memcpy(to.raw(), from.raw(), from.bytes());
+      });
+    }
     submit([from, to]() mutable { std::memcpy(to.raw(), from.raw(), from.bytes()); });
   }
   void then(std::function<void(Status)> done) override {
+    if (captured_memory_) throw std::runtime_error("a callback cannot be captured");
     submit([this, done] { done(status()); });
   }
   Status wait() override {
@@ -66,6 +86,7 @@ class LateStream final : public Stream {
 
   /// An empty task ends the thread.
   void submit(std::function<void()> task) {
+    if (captured_memory_) return captured_.push_back(std::move(task));
     {
       std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
@@ -77,6 +98,33 @@ class LateStream final : public Stream {
     submit([this, why] { broken_ = why; });
   }
   Stream& host() { return host_; }
+
+  /// Late, too, is what a graph does: all of it, when the stream comes to it.
+  struct Graph final : LaunchGraph {
+    std::shared_ptr<const std::vector<std::function<void()>>> tasks;
+    const std::byte* scratch = nullptr;
+  };
+  void begin_capture(std::shared_ptr<BlockCache>& memory) {
+    if (!memory) memory = std::make_shared<BlockCache>(source_);
+    captured_memory_ = memory;
+  }
+  std::unique_ptr<LaunchGraph> end_capture() {
+    captured_memory_.reset();
+    auto graph = std::make_unique<Graph>();
+    graph->tasks = std::make_shared<const std::vector<std::function<void()>>>(std::exchange(captured_, {}));
+    graph->scratch = scratch(0);
+    return graph;
+  }
+  Status replay(Graph& graph) {
+    if (graph.scratch != scratch(0)) return fail(ErrorKind::cancelled, "scratch has moved");
+    ++counts.graphs;
+    submit([tasks = graph.tasks] {
+      for (const auto& task : *tasks) task();
+    });
+    return {};
+  }
+  void launched() { counts.kernels += !captured_memory_; }
+  LaunchCounts counts;
 
  private:
   Status status() const { return broken_.empty() ? Status() : fail(ErrorKind::failed, broken_); }
@@ -94,7 +142,10 @@ class LateStream final : public Stream {
     }
   }
 
+  std::shared_ptr<BlockSource> source_;
   std::shared_ptr<BlockCache> memory_;
+  std::shared_ptr<BlockCache> captured_memory_;  ///< while something is captured
+  std::vector<std::function<void()>> captured_;
   Stream host_;
   Random random_;
   std::string broken_;  ///< the thread's alone
@@ -104,15 +155,6 @@ class LateStream final : public Stream {
   std::thread thread_;
 };
 
-/// What a kernel gets of a tensor: an address, which keeps nothing alive.
-inline Tensor seen_by_kernel(const Tensor& t) {
-  if (!t) return {};
-  auto buffer = std::make_shared<Buffer>(const_cast<std::byte*>(t.raw()), t.bytes(), Device{}, [](Buffer&) {});
-  return Tensor(std::move(buffer), 0, t.shape(), t.dtype());
-}
-template <class T>
-requires(!std::same_as<T, Tensor>) T seen_by_kernel(const T& value) { return value; }
-
 /// The function of table() that `member` points to, when the stream comes to it.
 template <auto table, auto member>
 struct Late;
@@ -120,6 +162,7 @@ template <auto table, class Family, class... Args, void (*Family::*member)(Strea
 struct Late<table, member> {
   static void call(Stream& stream, Args... args) {
     auto& late = dynamic_cast<LateStream&>(stream);
+    late.launched();
     late.submit([&late, seen = std::tuple(seen_by_kernel(args)...)]() mutable {
       std::apply([&](auto&... a) { (table().*member)(late.host(), a...); }, seen);
     });
@@ -203,14 +246,50 @@ class LateBackend final : public Backend {
     dynamic_cast<LateStream&>(before).submit([passed] { passed->set_value(); });
     dynamic_cast<LateStream&>(after).submit([wait = passed->get_future().share()] { wait.wait(); });
   }
+  LaunchCounts launches(const Stream& stream) const override { return dynamic_cast<const LateStream&>(stream).counts; }
+  Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory) override {
+    if (!refuses_captures.empty()) return fail(ErrorKind::failed, refuses_captures);
+    dynamic_cast<LateStream&>(stream).begin_capture(memory);
+    return {};
+  }
+  Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override {
+    auto graph = dynamic_cast<LateStream&>(stream).end_capture();
+    if (captures_that_work > 0 && --captures_that_work == 0) return fail(ErrorKind::failed, "an op that waits was captured");
+    return graph;
+  }
+  Status replay(LaunchGraph& graph, Stream& stream) override {
+    return dynamic_cast<LateStream&>(stream).replay(dynamic_cast<LateStream::Graph&>(graph));
+  }
   BufferPtr allocate_host(size_t bytes) override { return allocate(bytes); }
   Result<std::vector<std::unique_ptr<Communicator>>> make_group(std::span<const int> devices) override {
     auto ranks = make_thread_group(static_cast<int>(devices.size()));
     for (auto& rank : ranks) rank = std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
     return ranks;
   }
-  Result<GroupKey> make_group_key() override { return none(); }
-  Result<std::unique_ptr<Communicator>> join_group(const GroupKey&, const GroupSeat&) override { return none(); }
+  Result<GroupKey> make_group_key() override {
+    std::lock_guard lock(mutex_);
+    return GroupKey(8, static_cast<std::byte>(++keys_));
+  }
+  Result<std::unique_ptr<Communicator>> join_group(const GroupKey& key, const GroupSeat& seat) override {
+    ++joins;
+    std::unique_lock lock(mutex_);
+    Joining& group = joining_[key];
+    if (group.ranks.empty()) group.ranks = make_thread_group(seat.size);
+    if (group.plans.empty()) group.plans.assign(static_cast<size_t>(seat.size), 0);
+    group.plans[static_cast<size_t>(seat.rank)] = seat.plan;
+    ++group.come;
+    while (group.come < seat.size) {
+      if (seat.given_up && seat.given_up()) return fail(ErrorKind::cancelled, "a member has given up");
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.lock();
+    }
+    for (const uint64_t plan : group.plans)
+      if (plan != seat.plan) return fail(ErrorKind::invalid, "the ranks of a group do not plan the same collectives");
+    auto rank = std::move(group.ranks[static_cast<size_t>(seat.rank)]);
+    lock.unlock();
+    return std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
+  }
 
   std::vector<LateStream*> all_streams() {
     std::lock_guard lock(mutex_);
@@ -218,14 +297,23 @@ class LateBackend final : public Backend {
   }
 
   std::shared_ptr<HostBlocks> memory = std::make_shared<HostBlocks>();
+  std::string refuses_captures;    ///< why, for a backend that cannot begin one
+  int captures_that_work = 0;      ///< so many but the last of them; 0: all
   const ops::UpdateOps* updates = nullptr;  ///< late_updates.h has some
   std::vector<LateStream*> streams;  ///< in the order made
+  std::atomic<int> joins = 0;        ///< asked for
 
  private:
-  static tl::unexpected<Error> none() { return fail(ErrorKind::missing, "a late device has no groups"); }
+  struct Joining {
+    std::vector<std::unique_ptr<Communicator>> ranks;
+    std::vector<uint64_t> plans;
+    int come = 0;
+  };
   uint64_t seed_;
   std::vector<DeviceFacts> devices_;
-  std::mutex mutex_;  ///< of `streams`
+  std::mutex mutex_;  ///< of `streams` and what follows
+  int keys_ = 0;
+  std::map<GroupKey, Joining> joining_;
 };
 
 }  // namespace troupe::test

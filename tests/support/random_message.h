@@ -92,16 +92,40 @@ class RandomMessages {
     if (random_.chance(0.5)) x.state.resize(x.values.size());
     for (SliceState& state : x.state) fill(state);
   }
+  // Gradients may be of rows, whose numbers are no floats.
+  void fill(Push& x) { fill_but_rows(x), fill_rows(x.rows); }
+  void fill(Pull& x) { fill_but_rows(x), fill_rows(x.rows); }
+  void fill(ShardImage::Parcel::Part& x) { fill_but_rows(x), fill_rows(x.rows); }
+  template <class T>
+  void fill_but_rows(T& x) {
+    std::apply([&](auto&... field) { (fill_unless(static_cast<const void*>(&field) == &x.rows, field), ...); },
+               fields_of(x));
+  }
+  template <class T>
+  void fill_unless(bool skipped, T& field) {
+    if (!skipped) fill(field);
+  }
+  void fill_rows(Tensor& x) {
+    if (random_.chance(0.5)) return;
+    std::vector<int32_t> rows(random_.below(5));
+    for (int32_t& row : rows) row = static_cast<int32_t>(random_.bits32());
+    x = Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
+  }
   void fill(std::shared_ptr<const Layout>& x) {
     std::vector<LayerSpec> layers(1 + random_.below(4));
     std::vector<Policy> policies(layers.size());
     for (LayerSpec& layer : layers) fill(layer.name), fill_params(layer);
     for (Policy& policy : policies) fill(policy);
+    const bool some_by_rows = random_.chance(0.3);
+    if (some_by_rows) {
+      layers[0] = {"table", 24, {{"table.weight", {8, 3}, 0}}, 3};
+      policies[0].mode = Mode::async;
+    }
     LayoutOptions options;
     options.servers = static_cast<uint32_t>(1 + random_.below(4));
     options.slice_bytes = 64 * static_cast<int64_t>(1 + random_.below(10));
     options.fuse_bytes = 64 * static_cast<int64_t>(random_.below(5));
-    options.stages = static_cast<uint32_t>(1 + random_.below(3));
+    options.stages = some_by_rows ? 1 : static_cast<uint32_t>(1 + random_.below(3));
     if (options.stages > 1)
       for (size_t i = 0; i < layers.size(); ++i)
         options.stage_of.push_back(static_cast<uint32_t>(random_.below(options.stages)));

@@ -12,7 +12,10 @@ namespace troupe::ps::test {
 inline std::string text_of(const Tensor& t) {
   if (!t) return "-";
   uint64_t hash = 1469598103934665603u;
-  for (const float x : t.span<float>()) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 1099511628211u;
+  if (t.dtype() == DType::i32)
+    for (const int32_t x : t.span<int32_t>()) hash = (hash ^ static_cast<uint32_t>(x)) * 1099511628211u;
+  else
+    for (const float x : t.span<float>()) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 1099511628211u;
   return cat(t.count(), ':', hash);
 }
 
@@ -66,7 +69,7 @@ inline std::string text_of(const Outbox& out) {
 inline std::string text_of(const ShardImage::Parcel& p) {
   const auto read = [](const ShardImage::Parcel::Read& r) { return cat(r.step, '/', r.updates); };
   const auto part = [](const ShardImage::Parcel::Part& c) {
-    return cat(c.worker, ' ', c.samples, ' ', c.schedule_step, ' ', c.finite, text_of(c.gradients));
+    return cat(c.worker, ' ', c.samples, ' ', c.schedule_step, ' ', c.finite, text_of(c.gradients), text_of(c.rows));
   };
   return cat("parcel ", p.id, numbers(p.clock), p.version, ' ', p.updates, list_of(p.reads, read),
              list_of(p.pending, part), text_of(p.previous), '\n');

@@ -65,6 +65,14 @@ class ShardTraffic {
     return t;
   }
 
+  // Of those that a layer has; none, or all, in places.
+  Tensor some_rows() {
+    std::vector<int32_t> rows;
+    for (int32_t row = 0; row < ShardWorld::kCount / world_.width; ++row)
+      if (random_.chance(0.4)) rows.push_back(row);
+    return Tensor::from<int32_t>(rows, {static_cast<int64_t>(rows.size())});
+  }
+
   Envelope remember(Envelope e) {
     past_.push_back(e);
     if (past_.size() > 12) past_.pop_front();
@@ -79,6 +87,10 @@ class ShardTraffic {
     Envelope e = world_.push_of(w, p, step, 0, random_.chance(0.1) ? 0 : 1 + static_cast<int64_t>(random_.below(4)));
     Push& body = std::get<Push>(e.body);
     for (Tensor& g : body.gradients) g = numbers();
+    if (body.rows) {
+      body.rows = some_rows();
+      body.gradients = {numbers().view(0, {body.rows.count() * world_.width})};
+    }
     body.finite = !random_.chance(0.05);
     return e;
   }
@@ -86,7 +98,8 @@ class ShardTraffic {
   Envelope pull() {
     const WorkerId w = worker();
     const ParcelId p = parcel();
-    const Pull body{p, steps_[w][p] + static_cast<Step>(random_.below(2)), ++ticket_};
+    Pull body{p, steps_[w][p] + static_cast<Step>(random_.below(2)), ++ticket_, {}};
+    if (world_.layout->layers[p].row_width > 0 && random_.chance(0.8)) body.rows = some_rows();
     if (Pull& newest = reads_[{w, p}]; body.step >= newest.step) newest = body;
     return world_.from_worker(w, body);
   }

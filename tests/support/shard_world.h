@@ -23,6 +23,7 @@ inline std::shared_ptr<const Optimizer> optimizer_of(const std::string& name, do
   options.name = name;
   options.learning_rate = rate;
   options.momentum = momentum;
+  options.lazy_rows = true;  // where layers are by rows
   return make_optimizer(options).value();
 }
 
@@ -30,8 +31,9 @@ class ShardWorld {
  public:
   static constexpr int64_t kCount = 20;  ///< elements a layer
 
-  explicit ShardWorld(std::vector<Policy> policies, size_t worker_count = 2)
-      : workers(worker_count, 1), sent(worker_count, 0) {
+  /// `row_width`: of layers that are by rows.
+  explicit ShardWorld(std::vector<Policy> policies, size_t worker_count = 2, int64_t row_width = 0)
+      : workers(worker_count, 1), sent(worker_count, 0), width(row_width) {
     options.self = {Role::server, 0, 1};
     options.optimizer = optimizer_of("sgd");
     options.scale = ImmediateScale::none;
@@ -41,6 +43,8 @@ class ShardWorld {
   void set_policies(std::vector<Policy> policies) {
     std::vector<LayerSpec> layers;
     for (size_t i = 0; i < policies.size(); ++i) layers.push_back(layer_of("fc" + std::to_string(i + 1), kCount));
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (policies[i].mode != Mode::all_reduce) layers[i].row_width = width;
     LayoutOptions sizes;
     sizes.fuse_bytes = 0;
     layout = std::make_shared<Layout>(make_layout(std::move(layers), std::move(policies), sizes));
@@ -85,11 +89,12 @@ class ShardWorld {
   }
   Envelope from_coordinator(Message body) const { return {kCoordinator, options.self, generation, std::move(body)}; }
 
-  /// A push of gradients whose every element is `sum`; the sequence is the worker's next.
+  /// A push of gradients whose every element is `sum`, of all rows; the sequence is the worker's next.
   Envelope push_of(WorkerId w, ParcelId parcel, Step step, float sum = 1, int64_t samples = 1) {
     Push push{++sent[w], parcel, step, step, samples};
     if (samples > 0)
       for (SliceId s : layout->parcels[parcel].slices) push.gradients.push_back(filled(layout->slices[s].count(), sum));
+    if (samples > 0 && layout->layers[parcel].row_width > 0) push.rows = all_rows();
     return from_worker(w, std::move(push));
   }
   Outbox push(WorkerId w, ParcelId parcel, Step step, float sum = 1, int64_t samples = 1) {
@@ -101,6 +106,11 @@ class ShardWorld {
   }
   StatsReply stats() { return std::get<StatsReply>(shard->handle(from_coordinator(StatsRequest{1})).at(0).body); }
 
+  Tensor all_rows() const {
+    std::vector<int32_t> rows(static_cast<size_t>(kCount / width));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
+    return Tensor::from<int32_t>(rows, {kCount / width});
+  }
   static Tensor filled(int64_t count, float value) {
     Tensor t = Tensor::empty(Shape{count});
     for (float& x : t.span<float>()) x = value;
@@ -126,6 +136,7 @@ class ShardWorld {
   std::shared_ptr<ShardStore> store = make_memory_store();
   std::vector<Incarnation> workers;
   std::vector<Sequence> sent;
+  int64_t width;
   Generation generation = 1;
   std::unique_ptr<Shard> shard;
 };

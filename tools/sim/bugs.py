@@ -159,7 +159,8 @@ BUGS = {
          '(parcel.unacked->sequence != ack.sequence && !bug("any_ack_taken"))')],
     # A push that was lost is not said again.
     "push_not_repeated": [
-        (WORKER, "if (state.unacked) send(", 'if (state.unacked && !bug("push_not_repeated")) send(')],
+        (WORKER, "if (state.unacked && !state.held) send(",
+         'if (state.unacked && !state.held && !bug("push_not_repeated")) send(')],
     # A verdict that was lost is not asked for again.
     "verdict_not_repeated": [
         (WORKER, "if (partial_) to_coordinator(out, *partial_);",

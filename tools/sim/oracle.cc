@@ -7,6 +7,7 @@
 #include <troupe/kernels/base/text.h>
 
 #include "gradient.h"
+#include "row_values.h"
 
 namespace troupe::sim {
 namespace {
@@ -44,7 +45,9 @@ void Oracle::said(const ps::Envelope& e) {
   if (const auto* m = std::get_if<ps::Membership>(&e.body))
     layouts_[m->generation] = m->layout, rebased_ = std::max(rebased_, m->rebase.value_or(0));
   else if (const auto* push = std::get_if<ps::Push>(&e.body))
-    on(e, *push);
+    on(e, push->rows ? whole_of(*push, *layout_of(e.generation)) : *push);
+  else if (const auto* pull = std::get_if<ps::Pull>(&e.body))
+    on(e, *pull);
   else if (const auto* ack = std::get_if<ps::PushAck>(&e.body))
     on(e, *ack);
   else if (const auto* reply = std::get_if<ps::PullReply>(&e.body))
@@ -172,7 +175,13 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
     if (scenario_.reads_weights[s.layer]) continue;
     const std::vector<float> whole = gradient(seed_of(e.from.index, push.step), samples_of(work), s.layer,
                                               layout.layers[s.layer].count, {});
-    const std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
+    std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
+    if (const LayerSpec& layer = layout.layers[s.layer]; layer.row_width > 0) {
+      const Tensor rows = step_rows(seed_of(e.from.index, push.step), s.layer, layer);
+      const auto named = rows.span<int32_t>();
+      for (size_t k = 0; k < expected.size(); ++k)
+        if (!std::ranges::binary_search(named, (s.begin + static_cast<int64_t>(k)) / layer.row_width)) expected[k] = 0;
+    }
     if (const std::string d = difference(push.gradients[i].span<float>(), expected); !d.empty())
       violated("samples", cat(e.from, " pushes another gradient of slice ", s.id, ", step ", push.step, ": ", d));
   }
@@ -206,7 +215,13 @@ void Oracle::on(const ps::Envelope& e, const ps::PushAck& ack) {
   }
 }
 
-void Oracle::on(const ps::Envelope& e, const ps::PullReply& reply) {
+void Oracle::on(const ps::Envelope& e, const ps::Pull& pull) {
+  if (pull.rows) asked_[{e.from, pull.parcel, pull.ticket}] = pull.rows;
+}
+
+void Oracle::on(const ps::Envelope& e, const ps::PullReply& given) {
+  const auto asked = asked_.find({e.to, given.parcel, given.ticket});
+  const ps::PullReply reply = asked == asked_.end() ? given : whole_of(given, asked->second, *layout_of(e.generation));
   ReferenceServer* server = view_of(e.from);
   if (!server || !server->layout) return violated("staleness", cat(e.from, " answers before it has a store"));
   if (scenario_.replicates()) return check_held_reply(e, reply, *server);
@@ -243,6 +258,24 @@ void Oracle::check_reply(const ps::Envelope& e, const ps::PullReply& reply, Refe
 void Oracle::remember_read(ps::SliceId slice, std::span<const float> values, ps::Step slowest) {
   auto& known = read_.try_emplace({slice, hash_of(values)}, slowest).first->second;
   known = std::max(known, slowest);
+  if (scenario_.coordinator.layers[this->slice(slice).slice().layer].row_width > 0)
+    row_reads_[slice].push_back({{values.begin(), values.end()}, slowest});
+}
+
+/// The slowest clock of the newest read that has these values where they were read; none: no read has.
+std::optional<ps::Step> Oracle::read_of(const ps::Slice& s, std::span<const float> values) const {
+  if (scenario_.coordinator.layers[s.layer].row_width == 0) {
+    const auto read = read_.find({s.id, hash_of(values)});
+    return read == read_.end() ? std::nullopt : std::optional(read->second);
+  }
+  std::optional<ps::Step> newest;
+  const auto reads = row_reads_.find(s.id);
+  for (size_t i = 0; reads != row_reads_.end() && i < reads->second.size(); ++i) {
+    const auto& [seen, slowest] = reads->second[i];
+    const bool fits = std::ranges::equal(values, seen, [](float mine, float read) { return mine == kUnread || mine == read; });
+    if (fits) newest = std::max(newest.value_or(slowest), slowest);
+  }
+  return newest;
 }
 
 /// Where a worker's part of a step has been counted, what it reads for that step may be newer: an old copy of a
@@ -363,8 +396,11 @@ void Oracle::computes(ps::WorkerId worker, uint64_t seed, std::span<const Tensor
   const Dealt& dealt = step->second;
   for (const ps::Slice& s : dealt.layout->slices) {
     if (!scenario_.computes(worker, s.layer)) continue;
-    const std::span<const float> whole = weights[s.layer].span<float>();
-    check_weights(dealt, worker, s, whole.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.count())));
+    const LayerSpec& layer = dealt.layout->layers[s.layer];
+    const Tensor values = layer.row_width > 0 ? whole_of(step_rows(seed, s.layer, layer), weights[s.layer], s.begin, s.end,
+                                                         layer.row_width, kUnread)
+                                              : weights[s.layer].view(s.begin, {s.count()});
+    check_weights(dealt, worker, s, values.span<float>());
   }
 }
 
@@ -386,10 +422,10 @@ void Oracle::check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Sl
     if (const std::string d = difference(values, slice(s.id).before(step)); !d.empty()) wrong(d);
     return;
   }
-  const auto read = read_.find({s.id, hash_of(values)});
-  if (read == read_.end()) return wrong("no server ever said these values");
-  if (policy.mode == Mode::ssp && read->second < step - policy.staleness)
-    wrong(cat("they lack what the slowest worker contributed from step ", read->second, " on"));
+  const std::optional<ps::Step> read = read_of(s, values);
+  if (!read) return wrong("no server ever said these values");
+  if (policy.mode == Mode::ssp && *read < step - policy.staleness)
+    wrong(cat("they lack what the slowest worker contributed from step ", *read, " on"));
 }
 
 /// A stage of an asynchronous pipeline reads the version that its schedule says. One that was started again found

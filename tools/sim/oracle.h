@@ -69,6 +69,7 @@ class Oracle {
 
   void on(const ps::Envelope& envelope, const ps::Push& push);
   void on(const ps::Envelope& envelope, const ps::PushAck& ack);
+  void on(const ps::Envelope& envelope, const ps::Pull& pull);
   void on(const ps::Envelope& envelope, const ps::PullReply& reply);
   void on(const ps::Envelope& envelope, const ps::SnapshotReply& reply);
   void on(const ps::Envelope& envelope, const ps::Work& work);
@@ -110,6 +111,7 @@ class Oracle {
   void settle(ReferenceServer& server, ReferenceSlice& slice, ps::Step step, const ps::Verdict& verdict);
   void reduce(ReferenceSlice& slice, ps::Step before);
   void check_reply(const ps::Envelope& envelope, const ps::PullReply& reply, ReferenceServer& server);
+  std::optional<ps::Step> read_of(const ps::Slice& slice, std::span<const float> values) const;
   void remember_read(ps::SliceId slice, std::span<const float> values, ps::Step slowest);
   void check_weights(const Dealt& dealt, ps::WorkerId worker, const ps::Slice& slice, std::span<const float> values);
   bool right_version(const Dealt& dealt, ps::WorkerId worker, const ReferenceSlice& slice,
@@ -137,6 +139,7 @@ class Oracle {
   ReferenceSlice nothing_;
   std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew, where that differs
   std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
+  std::map<std::tuple<ps::Endpoint, ps::ParcelId, uint64_t>, Tensor> asked_;  ///< rows, by the ticket of their pull
   std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;  ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;
   std::set<ps::WorkerId> restarted_;  ///< of asynchronous pipelines: whose replica was started again
@@ -146,6 +149,7 @@ class Oracle {
   std::deque<Cut> cuts_;                 ///< no checkpoint has been taken for a newer one
   std::map<ps::Step, ps::Verdict> verdicts_;
   std::map<std::pair<ps::SliceId, uint64_t>, ps::Step> read_;  ///< slowest clock by hash of values read
+  std::map<ps::SliceId, std::vector<std::pair<std::vector<float>, ps::Step>>> row_reads_;  ///< of layers by rows, the same
   ps::Step last_step_;                                         ///< dealt
 
   /// What a server says over several processes leaves when its replica has what came before it.

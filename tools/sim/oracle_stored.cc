@@ -3,6 +3,7 @@
 
 #include "gradient.h"
 #include "oracle.h"
+#include "row_values.h"
 
 namespace troupe::sim {
 namespace {
@@ -16,6 +17,8 @@ bool bare(const ps::Push& push) { return push.samples == 0 && push.gradients.emp
 // ---- what is stored ----------------------------------------------------------------------------------------
 
 void Oracle::stored(ps::ServerId id, const ps::Envelope& e) {
+  if (const auto* push = std::get_if<ps::Push>(&e.body); push && push->rows)
+    return stored(id, {e.from, e.to, e.generation, whole_of(*push, *layout_of(e.generation))});
   ReferenceServer& server = servers_[id];
   if (scenario_.replicates()) {
     if (e.to.incarnation < server.owner) return stored_by_old(e);

@@ -349,6 +349,20 @@ const char* message_name(size_t index, std::index_sequence<I...>) {
   return name;
 }
 
+/// By random numbers of its own: some layers, whose gradients then do not depend on weights.
+void read_by_rows(Scenario& s) {
+  constexpr int64_t kWidth = 4;
+  Random random(derive_seed(s.seed, "rows"));
+  if (random.chance(0.6)) return;
+  std::vector<LayerSpec>& layers = s.coordinator.layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (random.chance(0.5)) continue;
+    layers[i].params = {{layers[i].name + ".weight", {layers[i].count / kWidth, kWidth}, 0, ParamKind::weight}};
+    layers[i].row_width = kWidth;
+    s.reads_weights[i] = false;
+  }
+}
+
 /// By random numbers of its own: half of the runs that skip steps and whose layers all wait for the group.
 void scale_losses(Scenario& s) {
   Random random(derive_seed(s.seed, "loss scale"));
@@ -413,6 +427,7 @@ Scenario make_scenario(uint64_t seed) {
   s.events_between_images = one_of(random, std::vector<size_t>{0, 5, 20});
   Random stages(derive_seed(seed, "stages"));
   if (!all_reduce && !s.resumes && stages.chance(0.2)) cut_into_stages(stages, s);
+  if (!all_reduce && s.stages() == 1) read_by_rows(s);
   draw_mishaps(random, s);
   draw_coordinator_crashes(s);
   Random hosts(derive_seed(seed, "hosts"));
@@ -461,7 +476,7 @@ std::string describe(const Scenario& s) {
   for (size_t i = 0; i < c.layers.size(); ++i)
     text += cat("  ", c.layers[i].name, ": ", c.layers[i].count, " parameters, ", describe(c.policies[i]),
                 s.stages() > 1 ? cat(", stage ", c.layout.stage_of[i]) : "",
-                s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
+                c.layers[i].row_width > 0 ? ", by rows" : "", s.reads_weights[i] ? ", gradients depend on weights" : "", "\n");
   for (const ps::PolicyChange& change : c.changes)
     text += cat("  from step ", change.step, ": ", describe_rules(change.rules), "\n");
   text += cat("  clip_norm ", c.clip_norm, ", skip_non_finite ", c.skip_non_finite, " (", s.non_finite,

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/param/rows.h>
 
 #include "gradient.h"
+#include "row_values.h"
 
 namespace troupe::sim {
 namespace {
@@ -18,6 +20,10 @@ class SimulatedSource final : public GradientSource {
   const std::vector<LayerSpec>& layers() const override { return scenario_.coordinator.layers; }
   void initialize(size_t, uint64_t, std::span<float>) override {}
 
+  Tensor rows(const Batch& batch, size_t layer) override {
+    return step_rows(batch.seed, static_cast<ps::LayerId>(layer), layers()[layer]);
+  }
+
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     oracle_.computes(worker_, batch, weights);
     const size_t bad = non_finite_layer(batch.seed, scenario_.non_finite, layers().size());
@@ -26,6 +32,10 @@ class SimulatedSource final : public GradientSource {
       const std::vector<float> values =
           gradient(batch.seed, batch.samples, static_cast<ps::LayerId>(layer), layers()[layer].count, seen);
       Tensor g = Tensor::from<float>(values, {layers()[layer].count});
+      if (const int64_t width = layers()[layer].row_width; width > 0) {
+        const Tensor named = rows(batch, layer);
+        g = ps::gather_rows(g, 0, named.span<int32_t>(), width);
+      }
       if (layer == bad) g.data<float>()[1] = std::numeric_limits<float>::quiet_NaN();
       ready(layer, std::move(g));
     }

@@ -20,6 +20,9 @@ struct Arguments {
   int repetitions = 3;
   double seconds = 0.4;
   bool plain = false;
+  int64_t rows = 0;  ///< > 0: operations on so many random rows of `width` floats, of `table` rows in all
+  int64_t width = 64;
+  int64_t table = 1'000'000;
 };
 
 BenchPeer::Options peer_options(const std::string& via, size_t parcels, int64_t bytes) {
@@ -48,7 +51,49 @@ const std::map<std::string, BenchPeer::Operation> kOperations = {{"push", BenchP
                                                                  {"pull", BenchPeer::Operation::pull},
                                                                  {"push-pull", BenchPeer::Operation::push_pull}};
 
+void print_plain(const std::vector<std::vector<std::string>>& table) {
+  for (size_t row = 1; row < table.size(); ++row) {
+    for (const std::string& cell : table[row]) std::cout << cell << ' ';
+    std::cout << '\n';
+  }
+}
+
+// As many tables as there are operations under way, since each has one at a time.
+BenchPeer::Options rows_options(const Arguments& a, const std::string& via, size_t tables) {
+  BenchPeer::Options options = peer_options(via, tables, 0);
+  options.width = a.width;
+  options.rows = a.rows;
+  options.elements = std::max(a.rows, a.table / static_cast<int64_t>(tables)) * a.width;
+  return options;
+}
+
+int push_pull_rows(const Arguments& a) {
+  constexpr size_t kWindow = 4;
+  const int64_t bytes = a.rows * a.width * 4;
+  std::vector<std::vector<std::string>> table = {{"rows", "operation", "via", "alone", "in flight", "MB/s", "M rows/s"}};
+  for (const std::string& via : a.via) {
+    BenchPeer one(rows_options(a, via, 1)), many(rows_options(a, via, kWindow));
+    for (const std::string& name : a.operations) {
+      std::vector<double> alone, rate;
+      for (int i = 0; i < a.repetitions; ++i) {
+        alone.push_back(seconds_each(one, kOperations.at(name), 1, a.seconds) * 1e6);
+        rate.push_back(1 / seconds_each(many, kOperations.at(name), kWindow, a.seconds));
+      }
+      const double each = median(rate);
+      table.push_back({cat(a.rows, a.plain ? " " : " of ", a.width), name, via, ps::fixed(median(alone), 1) + " us",
+                       cat(kWindow), ps::fixed(each * static_cast<double>(bytes) / 1e6, 0),
+                       ps::fixed(each * static_cast<double>(a.rows) / 1e6, 3)});
+    }
+  }
+  if (a.plain) return print_plain(table), kOk;
+  std::cout << "random rows of " << a.table << ", pushed by a worker actor here to a server actor in another process "
+            << "(async, SGD), and pulled; medians of " << a.repetitions << "; MB/s one way\n"
+            << ps::text_table(table) << std::flush;
+  return kOk;
+}
+
 int push_pull(const Arguments& a) {
+  if (a.rows > 0) return push_pull_rows(a);
   std::vector<std::vector<std::string>> table = {{"size", "operation", "via", "alone", "in flight", "MB/s"}};
   for (const int64_t bytes : a.sizes)
     for (const std::string& via : a.via) {
@@ -65,13 +110,7 @@ int push_pull(const Arguments& a) {
                          cat(window), ps::fixed(median(rate), 0)});
       }
     }
-  if (a.plain) {
-    for (size_t row = 1; row < table.size(); ++row) {
-      for (const std::string& cell : table[row]) std::cout << cell << ' ';
-      std::cout << '\n';
-    }
-    return kOk;
-  }
+  if (a.plain) return print_plain(table), kOk;
   std::cout << "a worker actor here, a server actor in another process (async, SGD); medians of " << a.repetitions
             << "; MB/s one way\n"
             << ps::text_table(table) << std::flush;
@@ -117,6 +156,14 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   both->add_option("--sizes", arguments->sizes, "Bytes of a message, multiples of 4")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{4}, int64_t{64} << 20));
+  both->add_option("--rows", arguments->rows, "Random rows of a table instead, so many an operation")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  both->add_option("--width", arguments->width, "Floats a row")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
+  both->add_option("--table", arguments->table, "Rows there are to choose from")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   both->add_flag("--plain", arguments->plain, "Lines of words, for programs: tools/bench/network");
   CLI::App* small = bench.add_subcommand("latency", "Round trips of small messages between two processes");
   add_arguments(*small, *arguments);
@@ -127,6 +174,7 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   peer->add_option("--listen", options->listen);
   peer->add_option("--parcels", options->parcels);
   peer->add_option("--elements", options->elements);
+  peer->add_option("--width", options->width);
   peer->add_flag("--shared-memory,!--sockets", options->shared_memory);
   peer->callback([options, &exit_code] { exit_code = serve_bench(*options); });
 }

@@ -10,12 +10,14 @@
 #include <atomic>
 #include <future>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
 #include <troupe/actors/prompt_mail.h>
 #include <troupe/actors/server.h>
 #include <troupe/actors/system_config.h>
+#include <troupe/kernels/base/random.h>
 #include <troupe/ps/param/layout.h>
 
 #include "bench.h"
@@ -33,11 +35,31 @@ constexpr auto kPatience = std::chrono::seconds(20);  // with the other process,
 using Done = std::shared_ptr<std::promise<void>>;
 
 std::shared_ptr<const ps::Layout> layout_of(const BenchPeer::Options& o) {
+  std::vector<LayerSpec> layers = synthetic_layers(o.parcels, o.elements);
+  for (LayerSpec& layer : layers) layer.row_width = o.width;
   ps::LayoutOptions layout;
   layout.slice_bytes = o.elements * 4;
   layout.fuse_bytes = 0;
   return std::make_shared<const ps::Layout>(ps::make_layout(
-      synthetic_layers(o.parcels, o.elements), std::vector<ps::Policy>(o.parcels, {ps::Mode::async, 0}), layout));
+      std::move(layers), std::vector<ps::Policy>(o.parcels, {ps::Mode::async, 0}), layout));
+}
+
+constexpr size_t kSets = 16;  // of random rows, of all parcels together
+
+// Ascending, each once, of those of one table.
+Tensor random_rows(Random& random, const BenchPeer::Options& o) {
+  const auto table = static_cast<uint64_t>(o.elements / o.width);
+  std::set<int32_t> rows;
+  while (static_cast<int64_t>(rows.size()) < o.rows) rows.insert(static_cast<int32_t>(random.below(table)));
+  return Tensor::from<int32_t>(std::vector<int32_t>(rows.begin(), rows.end()), {o.rows});
+}
+
+// By parcel, as many for each.
+std::vector<std::vector<Tensor>> random_sets(const BenchPeer::Options& o) {
+  Random random(7);
+  std::vector<std::vector<Tensor>> sets(o.parcels);
+  for (size_t i = 0; i < kSets && o.width > 0; ++i) sets[i % o.parcels].push_back(random_rows(random, o));
+  return sets;
 }
 
 std::shared_ptr<ps::NetworkTransport> open(const BenchPeer::Options& o, uint32_t node) {
@@ -69,8 +91,10 @@ ps::NodeAddress address_of(const std::string& line) {
 struct Client {
   std::shared_ptr<ps::NetworkTransport> network;
   std::vector<Tensor> gradients;  ///< by parcel
+  std::vector<std::vector<Tensor>> sets;  ///< by parcel, of rows; none where it is pushed whole
   size_t parcels = 1;
   ps::Sequence sequence = 1;
+  std::vector<size_t> turns;      ///< of the sets, by parcel
   std::vector<ps::Step> steps;
   std::vector<int> missing;       ///< answers of the operation under way, by parcel
   std::vector<int64_t> begun;     ///< operations of this order, by parcel
@@ -87,6 +111,7 @@ struct Client {
     --left, ++under_way, ++begun[parcel];
     missing[parcel] = operation == BenchPeer::Operation::push_pull ? 2 : 1;
     const ps::Step step = steps[parcel];
+    const Tensor rows = sets[parcel].empty() ? Tensor{} : sets[parcel][turns[parcel]++ % sets[parcel].size()];
     if (operation != BenchPeer::Operation::pull) {
       ps::Push push;
       push.sequence = sequence++;
@@ -94,11 +119,13 @@ struct Client {
       push.step = push.schedule_step = step;
       push.samples = 1;
       push.gradients = {gradients[parcel]};
+      push.rows = rows;
       network->send({kWorker, kServer, 1, std::move(push)});
       ++steps[parcel];
     }
     if (operation != BenchPeer::Operation::push)
-      network->send({kWorker, kServer, 1, ps::Pull{parcel, steps[parcel], static_cast<uint64_t>(steps[parcel]) + 1}});
+      network->send(
+          {kWorker, kServer, 1, ps::Pull{parcel, steps[parcel], static_cast<uint64_t>(steps[parcel]) + 1, rows}});
   }
   void answered(ps::ParcelId parcel) {
     if (parcel >= missing.size() || missing[parcel] == 0 || --missing[parcel] > 0) return;
@@ -185,7 +212,8 @@ ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("cannot make pipes");
   const std::vector<std::string> words = {"troupe", "bench", "peer", "--listen", options.listen, "--parcels",
-                                          cat(options.parcels), "--elements", cat(options.elements),
+                                          cat(options.parcels), "--elements", cat(options.elements), "--width",
+                                          cat(options.width),
                                           options.shared_memory ? "--shared-memory" : "--sockets"};
   child = ::fork();
   if (child == 0) {
@@ -224,7 +252,10 @@ void BenchPeer::Impl::start_worker() {
   auto client = std::make_shared<Client>();
   client->network = network;
   client->parcels = options.parcels;
-  client->gradients = synthetic_gradients(synthetic_layers(options.parcels, options.elements));
+  const int64_t pushed = options.width > 0 ? options.rows * options.width : options.elements;
+  client->gradients = synthetic_gradients(synthetic_layers(options.parcels, pushed));
+  client->sets = random_sets(options);
+  client->turns.assign(options.parcels, 0);
   client->steps.assign(options.parcels, 0);
   client->missing.assign(options.parcels, 0);
   worker = system.spawn([client](caf::event_based_actor*) -> caf::behavior {
@@ -283,9 +314,11 @@ int serve_bench(const BenchPeer::Options& options) {
   parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
   parts.options.global_batch = 1;
   parts.store = ps::make_null_store();
-  parts.shard = std::make_unique<ps::Shard>(parts.options, parts.store, [](const ps::Slice& slice) {
-    return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
-  });
+  parts.make_shard = [store = parts.store](const ps::ShardOptions& options) {
+    return std::make_unique<ps::Shard>(options, store, [](const ps::Slice& slice) {
+      return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
+    });
+  };
   parts.transport = network;
   spawn_server(system, std::move(parts));
   std::cout << line_of(network->address()) << std::flush;

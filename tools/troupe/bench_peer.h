@@ -18,6 +18,10 @@ class BenchPeer {
     bool shared_memory = true;
     size_t parcels = 1;        ///< so many operations are under way at once, one a parcel
     int64_t elements = 1024;   ///< floats a parcel
+    /// More than 0: each parcel is a table of rows of so many floats, and an operation is on `rows` random ones, of
+    /// several sets in turn.
+    int64_t width = 0;
+    int64_t rows = 0;
   };
   /// Starts the other process. Throws std::runtime_error where it does not come up.
   explicit BenchPeer(Options options);

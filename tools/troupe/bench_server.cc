@@ -36,9 +36,11 @@ BenchServer::BenchServer(size_t workers, size_t parcels, int64_t elements)
   parts.options.optimizer = *ps::make_optimizer({.name = "sgd", .learning_rate = 0.01});
   parts.options.global_batch = static_cast<int64_t>(workers);
   parts.store = ps::make_null_store();
-  parts.shard = std::make_unique<ps::Shard>(parts.options, parts.store, [](const ps::Slice& slice) {
-    return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
-  });
+  parts.make_shard = [store = parts.store](const ps::ShardOptions& options) {
+    return std::make_unique<ps::Shard>(options, store, [](const ps::Slice& slice) {
+      return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
+    });
+  };
   parts.transport = transport_;
 
   for (ps::WorkerId worker = 0; worker < workers; ++worker)

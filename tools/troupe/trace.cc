@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <troupe/ps/config/load.h>
+#include <troupe/ps/metrics/human.h>
 #include <troupe/ps/metrics/trace_summary.h>
 #include <troupe/ps/pipeline/configured.h>
 #include <troupe/ps/pipeline/draw_schedule.h>
@@ -59,8 +60,15 @@ int draw(const std::string& run, int64_t replica, int64_t step, const std::strin
   if (!*stages)
     return report({ErrorKind::invalid, run + " has no step of stages to draw: parallel.stages is 1, or its schedule is "
                                              "asynchronous (open the trace itself in a viewer)"});
+  const auto& [schedule, measured, predicted, drawn] = **stages;
+  const auto title = [](const char* what, const ps::Timing& timing) {
+    return cat(what, ": ", ps::fixed(1e3 * timing.cost, 2), " ms");
+  };
+  const ps::DrawnTiming both[] = {
+      {title(cat(schedule.name, ", step ", drawn, " as measured").c_str(), measured), &measured},
+      {title("what the schedule makes of these times", predicted), &predicted}};
   std::ofstream file(svg);
-  file << ps::draw_svg((*stages)->schedule, (*stages)->measured);
+  file << ps::draw_svg(schedule, both);
   file.close();
   if (!file) return report({ErrorKind::failed, svg + ": cannot write the picture; name a file in a folder that exists"});
   std::cout << svg << " written: step " << (*stages)->step << '\n';
@@ -89,7 +97,7 @@ The files RUN/trace*.json open in chrome://tracing and ui.perfetto.dev.)");
   sub->add_option("RUN", arguments->run, "A run's folder")->required();
   sub->add_option("--gaps", arguments->gaps, "Gaps a track")->check(CLI::Range(0, 1000))->capture_default_str();
   sub->callback([arguments, &exit_code] { exit_code = summarize(arguments->run, arguments->gaps); });
-  CLI::App* picture = command->add_subcommand("draw", "A picture of what the stages of a pipeline did in a step");
+  CLI::App* picture = command->add_subcommand("draw", "A picture of what the stages of a pipeline did in a step, above what their schedule says");
   picture->add_option("RUN", arguments->run, "A run's folder")->required();
   picture->add_option("--svg", arguments->svg, "The file to write")->capture_default_str();
   picture->add_option("--step", arguments->step, "Which step; -1: one in the middle")->capture_default_str();

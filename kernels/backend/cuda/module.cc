@@ -2,6 +2,7 @@
 
 #include <troupe/kernels/backend/internal/module.h>
 #include <troupe/kernels/collective/nccl/nccl_group.h>
+#include <troupe/kernels/ops/cuda/conv_choice.h>
 #include <troupe/kernels/ops/cuda/named_ops.h>
 #include <troupe/kernels/tensor/cuda/cuda_stream.h>
 #include <troupe/kernels/tensor/cuda/devices.h>
@@ -31,6 +32,15 @@ class CudaBackend final : public Backend {
   }
 
   void order(Stream& before, Stream& after) override { cuda_stream(after).wait_for(cuda_stream(before)); }
+
+  LaunchCounts launches(const Stream& stream) const override {
+    return static_cast<const CudaStream&>(stream).launches();
+  }
+  Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory) override {
+    return cuda_stream(stream).begin_capture(memory);
+  }
+  Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override { return cuda_stream(stream).end_capture(); }
+  Status replay(LaunchGraph& graph, Stream& stream) override { return cuda_stream(stream).replay(graph); }
 
   BufferPtr allocate_host(size_t bytes) override {
     if (BufferPtr buffer = pinned_->allocate(bytes)) return buffer;
@@ -72,7 +82,9 @@ Error make(const ModuleAbi& program, std::shared_ptr<Backend>& made) {
             "libtroupe_cuda.so was built for another version of Troupe than this program; build "
             "both from the same sources"};
   auto devices = find_devices();
-  if (!devices) return devices.error();
+  const std::string convolutions = cat(", convolutions by ", ops::cuda::conv_library());
+  if (!devices) return {devices.error().kind, devices.error().message + convolutions};
+  for (DeviceFacts& facts : *devices) facts.driver += convolutions;
   made = std::make_shared<CudaBackend>(std::move(*devices));
   return {};
 }

@@ -9,7 +9,7 @@ namespace troupe {
 /// What program and module must agree on before either touches an object of the other: both are built from the same
 /// headers. Sizes tell most changes of those.
 struct ModuleAbi {
-  uint32_t version = 2;  ///< raise it when a virtual function or a contract in backend.h or stream.h changes
+  uint32_t version = 3;  ///< raise it when a virtual function or a contract in backend.h or stream.h changes
   uint32_t ops_bytes = sizeof(ops::Ops);
   uint32_t update_bytes = sizeof(ops::UpdateOps);
   uint32_t tensor_bytes = sizeof(Tensor);

@@ -118,15 +118,22 @@ std::vector<CollectiveCall> CallGroup::end() {
   return std::exchange(calls_, {});
 }
 
+CallTable::CallTable(int size) : pairs(size), barrier_(size), seats_(static_cast<size_t>(size)) {
+  calls_.fill(std::vector<CollectiveCall>(static_cast<size_t>(size)));
+}
+
 void CallTable::abort(const std::string& reason) {
-  barrier.abort(reason);
+  barrier_.abort(reason);
   pairs.abort(reason);
 }
 
-Status CallTable::meet(int rank, CollectiveCall call) {
+Result<const std::vector<CollectiveCall>*> CallTable::meet(int rank, CollectiveCall call) {
+  Seat& seat = seats_[static_cast<size_t>(rank)];
+  std::vector<CollectiveCall>& calls = calls_[turn(rank)];
+  ++seat.calls;
   calls[static_cast<size_t>(rank)] = std::move(call);
-  if (barrier.meet_or_abort()) return {};
-  return fail(ErrorKind::cancelled, "collective aborted: " + barrier.abort_reason());
+  if (barrier_.meet_or_abort(seat.lookout)) return &calls;
+  return fail(ErrorKind::cancelled, "collective aborted: " + barrier_.abort_reason());
 }
 
 }  // namespace troupe

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace troupe {
 enum class CollectiveOperation { all_reduce, reduce_scatter, all_gather, broadcast, send, receive };
 
 /// What one rank asks of its group. The pointers are good while the call runs.
-struct CollectiveCall {
+struct alignas(64) CollectiveCall {
   CollectiveOperation operation;
   DType dtype;
   int64_t count;  ///< of the whole vector, not of a part
@@ -57,19 +58,37 @@ class CallGroup {
 };
 
 /// Where the threads of a group compare what they are about to do.
-struct CallTable {
-  explicit CallTable(int size) : barrier(size), calls(static_cast<size_t>(size)), pairs(size) {}
+class CallTable {
+ public:
+  explicit CallTable(int size);
 
-  /// Waits for all ranks' calls. `cancelled` on all of them after an abort. What they disagree about is for
-  /// `disagreement` to say, while nobody writes the table: until the ranks have met again.
-  Status meet(int rank, CollectiveCall call);
+  int size() const { return static_cast<int>(seats_.size()); }
+  /// Waits for all ranks' calls and returns them by rank; `cancelled` on all of them after an abort. What they
+  /// disagree about is for `disagreement` to say. They stay as they are until `rank` meets the others again: whoever
+  /// is ahead writes the other of two tables.
+  Result<const std::vector<CollectiveCall>*> meet(int rank, CollectiveCall call);
+  /// Which of two the next call of `rank` is written to.
+  size_t turn(int rank) const { return seats_[static_cast<size_t>(rank)].calls % 2; }
+
+  /// Waits for all ranks once more, aborted or not: for those that read and write each other's tensors.
+  void meet_again(int rank) { barrier_.meet(seats_[static_cast<size_t>(rank)].lookout); }
 
   /// Ends all waits, now and later. The first reason stays.
   void abort(const std::string& reason);
+  /// Empty unless aborted.
+  std::string abort_reason() const { return barrier_.abort_reason(); }
 
-  ThreadBarrier barrier;
-  std::vector<CollectiveCall> calls;  ///< by rank
   PairTable pairs;
+
+ private:
+  /// What only the rank's own thread reads and writes.
+  struct alignas(64) Seat {
+    size_t calls = 0;  ///< that it made
+    Lookout lookout{std::chrono::microseconds(50)};
+  };
+  ThreadBarrier barrier_;
+  std::vector<Seat> seats_;
+  std::array<std::vector<CollectiveCall>, 2> calls_;
 };
 
 }  // namespace troupe

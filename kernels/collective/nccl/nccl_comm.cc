@@ -28,6 +28,11 @@ class Pauses {
   Clock::time_point begin_ = Clock::now();
 };
 
+// A peer that is gone, or the way to it: who is left cannot know which.
+ErrorKind kind_of(ncclResult_t error) {
+  return error == ncclRemoteError || error == ncclSystemError ? ErrorKind::missing : ErrorKind::failed;
+}
+
 }  // namespace
 
 std::string describe(ncclResult_t result, ncclComm_t comm) {
@@ -40,7 +45,7 @@ Status settle(ncclComm_t comm, const char* what, const NcclComm::Aborted& aborte
     ncclResult_t state = ncclSuccess;
     if (const ncclResult_t asked = ncclCommGetAsyncError(comm, &state); asked != ncclSuccess) state = asked;
     if (state == ncclSuccess) return {};
-    if (state != ncclInProgress) return fail(ErrorKind::failed, cat(what, ": ", describe(state, comm)));
+    if (state != ncclInProgress) return fail(kind_of(state), cat(what, ": ", describe(state, comm)));
     if (std::string why = aborted(); !why.empty()) return fail(ErrorKind::cancelled, std::move(why));
   }
 }
@@ -87,7 +92,7 @@ Status NcclComm::done(const char* name, const Aborted& aborted) {
     ncclResult_t error = ncclSuccess;
     ncclCommGetAsyncError(comm_, &error);
     if (error != ncclSuccess && error != ncclInProgress)
-      return end(ErrorKind::failed, cat("a peer of the group was lost during ", name, ": ", describe(error, comm_)));
+      return end(kind_of(error), cat("a peer of the group was lost during ", name, ": ", describe(error, comm_)));
     if (std::string why = aborted(); !why.empty()) return end(ErrorKind::cancelled, "collective aborted: " + why);
   }
 }

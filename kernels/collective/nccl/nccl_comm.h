@@ -24,7 +24,8 @@ class NcclComm {
 
   cuda::CudaStream& stream() { return *stream_; }
 
-  /// Submits by `submit`, waits until the device has done it. After a failure every call fails.
+  /// Submits by `submit`, waits until the device has done it. After a failure every call fails. A peer that is gone, or
+  /// cannot be reached, is `missing`.
   Status run(const char* name, const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& submit,
              const Aborted& aborted);
 
@@ -40,7 +41,7 @@ class NcclComm {
   std::string ended_;  ///< why; empty while it can be used
 };
 
-/// Waits until `comm` is no longer in progress. `aborted` ends it with `cancelled`.
+/// Waits until `comm` is no longer in progress. `aborted` ends it with `cancelled`; a peer that is gone is `missing`.
 Status settle(ncclComm_t comm, const char* what, const NcclComm::Aborted& aborted);
 /// "ncclRemoteError: ... (last error)".
 std::string describe(ncclResult_t result, ncclComm_t comm);

@@ -13,6 +13,7 @@ namespace troupe {
 namespace {
 
 constexpr auto kPatienceToJoin = std::chrono::seconds(60);
+constexpr const char* kGivenUp = "this rank has given up";
 
 // Ranks that only hand over elements may do so with any dtype: as bytes of the same number.
 ncclDataType_t nccl_type(DType dtype) {
@@ -92,8 +93,9 @@ class AbortReason {
 class NcclCommunicator final : public Communicator {
  public:
   /// `table` is the group's inside this process; none where ranks are in several.
-  NcclCommunicator(std::unique_ptr<NcclComm> comm, int rank, int size, std::shared_ptr<CallTable> table)
-      : comm_(std::move(comm)), rank_(rank), size_(size), table_(std::move(table)) {}
+  NcclCommunicator(std::unique_ptr<NcclComm> comm, int rank, int size, std::shared_ptr<CallTable> table,
+                   std::function<bool()> given_up = {})
+      : comm_(std::move(comm)), rank_(rank), size_(size), table_(std::move(table)), given_up_(std::move(given_up)) {}
   ~NcclCommunicator() override { abort(cat("rank ", rank_, " left the group")); }
 
   int rank() const override { return rank_; }
@@ -127,8 +129,8 @@ class NcclCommunicator final : public Communicator {
 
  private:
   std::string aborted() const {
-    if (table_ && table_->barrier.aborted()) return table_->barrier.abort_reason();
-    return reason_.get();
+    if (const std::string reason = table_ ? table_->abort_reason() : ""; !reason.empty()) return reason;
+    return given_up_ && given_up_() ? kGivenUp : reason_.get();
   }
 
   Status call(CollectiveCall call, const Tensor& in, const Tensor& out) {
@@ -198,10 +200,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   Status meet(const CollectiveCall& call) {
-    TROUPE_TRY(table_->meet(rank_, call));
-    auto problem = disagreement(table_->calls);
-    table_->barrier.meet();
-    if (problem) return fail(ErrorKind::invalid, std::move(*problem));
+    auto calls = table_->meet(rank_, call);
+    if (!calls) return tl::unexpected<Error>(calls.error());
+    if (auto problem = disagreement(**calls); problem) return fail(ErrorKind::invalid, std::move(*problem));
     return {};
   }
 
@@ -217,6 +218,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<NcclComm> comm_;
   int rank_, size_;
   std::shared_ptr<CallTable> table_;
+  std::function<bool()> given_up_;
   CallGroup group_;
   AbortReason reason_;
 };
@@ -241,7 +243,8 @@ std::unique_ptr<NcclComm> with_stream(ncclComm_t& comm, int device) {
 }
 
 // Ranks first, first + 1, ... of a group of `size`, one on each device. All calls to NCCL are one group.
-Status begin(Making& making, const ncclUniqueId& id, std::span<const int> devices, int first, int size) {
+Status begin(Making& making, const ncclUniqueId& id, std::span<const int> devices, int first, int size,
+             const std::function<bool()>& given_up = {}) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   ncclGroupStart();
@@ -256,6 +259,7 @@ Status begin(Making& making, const ncclUniqueId& id, std::span<const int> device
     return fail(ErrorKind::failed, cat("NCCL could not make a group of ", size, " ranks: ", describe(result, nullptr)));
   const auto end = std::chrono::steady_clock::now() + kPatienceToJoin;
   const auto late = [&] {
+    if (given_up && given_up()) return std::string(kGivenUp);
     const bool is_late = std::chrono::steady_clock::now() > end;
     return is_late ? cat("not all of the ", size, " ranks came within ", kPatienceToJoin.count(), " s") : std::string();
   };
@@ -323,9 +327,10 @@ Result<std::unique_ptr<Communicator>> join_nccl_group(const GroupKey& key, const
     return fail(ErrorKind::invalid, cat("rank ", where.rank, " of a group of ", where.size));
   std::memcpy(&id, key.data(), sizeof id);
   Making making(1);
-  TROUPE_TRY(begin(making, id, {&where.device, 1}, where.rank, where.size));
+  TROUPE_TRY(begin(making, id, {&where.device, 1}, where.rank, where.size, where.given_up));
   auto joined =
-      std::make_unique<NcclCommunicator>(with_stream(making.comms[0], where.device), where.rank, where.size, nullptr);
+      std::make_unique<NcclCommunicator>(with_stream(making.comms[0], where.device), where.rank, where.size, nullptr,
+                                         where.given_up);
   TROUPE_TRY(same_plan(*joined, where.plan));
   return joined;
 }

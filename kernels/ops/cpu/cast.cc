@@ -1,6 +1,7 @@
 #include <concepts>
 
 #include <troupe/kernels/ops/cpu/families.h>
+#include <troupe/kernels/ops/cpu/half_vectors.h>
 #include <troupe/kernels/ops/cpu/tensors.h>
 #include <troupe/kernels/ops/cpu/threads.h>
 #include <troupe/kernels/tensor/half.h>
@@ -28,6 +29,17 @@ To converted(From x) {
     return static_cast<To>(x);
 }
 
+template <class From, class To>
+void convert_each(const From* x, int64_t n, To* y) {
+  if constexpr (std::same_as<From, Half> && std::same_as<To, float>)
+    widen_each(x, n, y);
+  else if constexpr (std::same_as<From, float> && std::same_as<To, Half>)
+    round_each(x, n, y);
+  else
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = converted<To>(x[i]);
+}
+
 void cast(Stream& stream, const Tensor& x, Tensor& y) {
   expect_dims(x, 0, Shape::kMaxDims, "x");
   expect_dims(y, 0, Shape::kMaxDims, "y");
@@ -38,10 +50,7 @@ void cast(Stream& stream, const Tensor& x, Tensor& y) {
       using To = decltype(to);
       const From* const p = x.data<From>();
       To* const q = y.data<To>();
-      split(stream, x.count(), 1, [=](int64_t begin, int64_t end) {
-#pragma GCC ivdep
-        for (int64_t i = begin; i < end; ++i) q[i] = converted<To>(p[i]);
-      });
+      split(stream, x.count(), 1, [=](int64_t begin, int64_t end) { convert_each(p + begin, end - begin, q + begin); });
     });
   });
 }

@@ -1,5 +1,6 @@
 #include <troupe/kernels/ops/cpu/conv_blocked.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <tuple>
 #include <unordered_map>
@@ -80,11 +81,13 @@ struct KeyHash {
 
 // What a convolution is made from, in oneDNN's words: layouts of the caller and "any", which lets it choose.
 struct Description {
+  dnnl::algorithm algorithm;
   memory::dims strides, padding_before, padding_after;
   memory::desc x, w, y, bias, any_x, any_w, any_y;
 
-  explicit Description(const Key& key)
-      : strides(2, key.geometry.stride),
+  Description(const Key& key, dnnl::algorithm algorithm)
+      : algorithm(algorithm),
+        strides(2, key.geometry.stride),
         padding_before(2, key.geometry.padding),
         x(plain(key.x, Tag::nchw)),
         w(plain(key.w, Tag::oihw)),
@@ -104,7 +107,16 @@ struct Description {
   }
 };
 
-constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+// Lavin and Gray 2015: with tiles of 4 x 4 outputs a 3 x 3 convolution takes 36 products in place of 144, but weights are
+// spread to 36 values and images to 36/16 of theirs. That pays where many tiles share the weights, and few channels do not
+// leave most of the work to the spreading; weight gradients, which are slower without, gain with fewer tiles.
+bool worth_winograd(const Key& key) {
+  constexpr int64_t kTile = 4, kFewestChannels = 32, kFewestTiles = 128, kFewestTilesOfWeightGradients = 32;
+  if (key.w[2] != 3 || key.w[3] != 3 || key.geometry != ConvGeometry{.stride = 1, .padding = 1}) return false;
+  const int64_t tiles = key.x[0] * ((key.x[2] + kTile - 1) / kTile) * ((key.x[3] + kTile - 1) / kTile);
+  return std::min(key.w[0], key.w[1]) >= kFewestChannels &&
+         tiles >= (key.kind == Kind::weight_gradient ? kFewestTilesOfWeightGradients : kFewestTiles);
+}
 
 dnnl::primitive_attr attributes() {
   dnnl::primitive_attr attr;
@@ -132,9 +144,9 @@ typename Convolution::primitive_desc describe(const dnnl::engine& engine, const 
 dnnl::convolution_forward::primitive_desc forward_desc(const Description& d, bool bias, const dnnl::engine& engine) {
   using Forward = dnnl::convolution_forward;
   constexpr auto kind = dnnl::prop_kind::forward_training;
-  return bias ? describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+  return bias ? describe<Forward>(engine, std::tuple(kind, d.algorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
                                                      d.padding_before, d.padding_after))
-              : describe<Forward>(engine, std::tuple(kind, kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+              : describe<Forward>(engine, std::tuple(kind, d.algorithm, d.any_x, d.any_w, d.any_y, d.strides,
                                                      d.padding_before, d.padding_after));
 }
 
@@ -151,7 +163,7 @@ Plan forward_plan(const Description& d, bool bias, const dnnl::engine& engine) {
 Plan input_gradient_plan(const Description& d, const dnnl::engine& engine) {
   using Backward = dnnl::convolution_backward_data;
   const auto desc = describe<Backward>(
-      engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after),
+      engine, std::tuple(d.algorithm, d.any_x, d.any_w, d.any_y, d.strides, d.padding_before, d.padding_after),
       forward_desc(d, false, engine));
   Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_DIFF_DST, d.y, desc.diff_dst_desc(), engine);
@@ -164,9 +176,9 @@ Plan weight_gradient_plan(const Description& d, bool bias, const dnnl::engine& e
   using Backward = dnnl::convolution_backward_weights;
   const auto forward = forward_desc(d, bias, engine);
   const auto desc =
-      bias ? describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
+      bias ? describe<Backward>(engine, std::tuple(d.algorithm, d.any_x, d.any_w, d.bias, d.any_y, d.strides,
                                                    d.padding_before, d.padding_after), forward)
-           : describe<Backward>(engine, std::tuple(kAlgorithm, d.any_x, d.any_w, d.any_y, d.strides,
+           : describe<Backward>(engine, std::tuple(d.algorithm, d.any_x, d.any_w, d.any_y, d.strides,
                                                    d.padding_before, d.padding_after), forward);
   Plan plan{Backward(desc), {}, {}, desc.scratchpad_desc()};
   add_port(plan, true, DNNL_ARG_SRC, d.x, desc.src_desc(), engine);
@@ -233,8 +245,18 @@ class OneDnn final : public StreamState {
  private:
   static constexpr size_t kMostPlans = 256;
 
+  // oneDNN 2.6 has Winograd's algorithm for AVX-512 alone.
   Plan make(const Key& key) {
-    const Description d(key);
+    if (worth_winograd(key)) try {
+        return make(key, dnnl::algorithm::convolution_winograd);
+      } catch (const dnnl::error& e) {
+        if (e.status != dnnl_unimplemented) throw;
+      }
+    return make(key, dnnl::algorithm::convolution_direct);
+  }
+
+  Plan make(const Key& key, dnnl::algorithm algorithm) {
+    const Description d(key, algorithm);
     switch (key.kind) {
       case Kind::forward:
         return forward_plan(d, key.bias, engine_);

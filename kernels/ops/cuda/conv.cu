@@ -1,6 +1,7 @@
 #include <troupe/kernels/ops/cuda/families.h>
 #include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/conv.cuh>
+#include <troupe/kernels/ops/cuda/conv_choice.h>
 
 namespace troupe::ops::cuda {
 namespace {
@@ -135,6 +136,6 @@ void weight_gradient(Stream& stream, const Tensor& x, const Tensor& dy, ConvGeom
 
 }  // namespace
 
-ConvOps conv_ops() { return {conv, input_gradient, weight_gradient}; }
+ConvOps patch_conv_ops() { return {conv, input_gradient, weight_gradient}; }
 
 }  // namespace troupe::ops::cuda

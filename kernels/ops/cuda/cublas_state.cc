@@ -85,6 +85,7 @@ CublasState::CublasState(troupe::cuda::CudaStream& stream)
 }
 
 CublasState::~CublasState() {
+  convolutions_.reset();
   plans_.clear();
   if (lt_) cublasLtDestroy(lt_);
   if (handle_) cublasDestroy(handle_);

@@ -49,6 +49,8 @@ class CublasState final : public StreamState {
   std::byte* workspace() const { return workspace_->data(); }
   size_t workspace_bytes() const { return workspace_->bytes(); }
   const LinearPlan& plan(const LinearKey& key);
+  /// What convolutions keep, made by them on first use.
+  std::unique_ptr<StreamState>& convolutions() { return convolutions_; }
 
  private:
   void choose(const LinearKey& key, LinearPlan& plan) const;
@@ -58,6 +60,7 @@ class CublasState final : public StreamState {
   cublasLtHandle_t lt_ = nullptr;
   BufferPtr workspace_;
   std::map<LinearKey, LinearPlan> plans_;
+  std::unique_ptr<StreamState> convolutions_;
 };
 
 /// CUDA's names for our types, and in what a product of them is summed.

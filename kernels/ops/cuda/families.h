@@ -8,7 +8,7 @@ namespace troupe::ops::cuda {
 GemmOps gemm_ops();
 BiasOps bias_ops();
 ActivationOps activation_ops();
-ConvOps conv_ops();
+ConvOps conv_ops();  ///< conv_choice.h
 PoolOps pool_ops();
 SoftmaxOps softmax_ops();
 LayerNormOps layer_norm_ops();

@@ -29,6 +29,18 @@ cudaError_t add_callback(cudaStream_t stream, Callback callback) {
   return error;
 }
 
+class CudaGraph final : public LaunchGraph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, const std::byte* scratch) : graph_(graph), scratch_(scratch) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  cudaGraphExec_t get() const { return graph_; }
+  const std::byte* scratch() const { return scratch_; }
+
+ private:
+  cudaGraphExec_t graph_;
+  const std::byte* scratch_;  ///< Stream::scratch, as its kernels know it
+};
+
 bool on_host(const Tensor& tensor) { return tensor.device().kind == DeviceKind::cpu; }
 
 }  // namespace
@@ -66,9 +78,10 @@ void CudaStream::check(cudaError_t error) const {
 }
 
 BufferPtr CudaStream::allocate(size_t bytes) {
-  if (BufferPtr buffer = memory_->allocate(bytes)) return buffer;
-  throw OutOfDeviceMemory(cat(bytes, " bytes (", bytes >> 20, " MiB) are asked for, and ", memory_->state(), ", ",
-                              memory_->held_bytes() >> 20, " MiB are held by this stream; smaller batches need less"));
+  BlockCache& memory = captured_memory_ ? *captured_memory_ : *memory_;
+  if (BufferPtr buffer = memory.allocate(bytes)) return buffer;
+  throw OutOfDeviceMemory(cat(bytes, " bytes (", bytes >> 20, " MiB) are asked for, and ", memory.state(), ", ",
+                              memory.held_bytes() >> 20, " MiB are held by this stream; smaller batches need less"));
 }
 
 BufferPtr CudaStream::staging(size_t bytes) {
@@ -99,6 +112,7 @@ void CudaStream::copy(const Tensor& from, Tensor& to) {
                from.shape(), " to ", name_of(to.dtype()), to.shape());
   if (from.bytes() == 0) return;
   use(device().index);
+  if (on_host(from) || on_host(to)) refuse_in_capture("a copy from or to host memory");
   if (on_host(from) && !on_host(to) && !is_pinned(from.raw()))
     return copy_from_pageable(from.raw(), to.raw(), from.bytes());
   if (on_host(to) && !is_pinned(to.raw())) return copy_to_pageable(from, to);
@@ -127,6 +141,7 @@ void CudaStream::copy_to_pageable(const Tensor& from, Tensor& to) {
 }
 
 void CudaStream::then(std::function<void(Status)> done) {
+  refuse_in_capture("a callback");
   use(device().index);
   // The text is made here: a callback may ask CUDA for nothing.
   const Callback tell = [done = std::move(done), op = op_, device = device().index](cudaError_t error) {
@@ -139,11 +154,48 @@ void CudaStream::then(std::function<void(Status)> done) {
 }
 
 Status CudaStream::wait() {
+  refuse_in_capture("a wait");
   cudaError_t error = cudaSetDevice(device().index);
   if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
   if (error != cudaSuccess) return fail(ErrorKind::failed, told(error));
   drop_passed();
   return {};
+}
+
+// CUDA would make the capture worthless and say so at its end; this says by what.
+void CudaStream::refuse_in_capture(const char* what) const {
+  if (captured_memory_) throw CudaFailure(cat(what, " cannot be captured; the last op submitted was ", op_));
+}
+
+// Relaxed: memory may be allocated meanwhile, here and on other threads, which have streams of their own.
+Status CudaStream::begin_capture(std::shared_ptr<BlockCache>& memory) {
+  use(device().index);
+  if (!memory) memory = std::make_shared<BlockCache>(make_device_memory(device().index));
+  TROUPE_TRY(status_of(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "beginning to capture launches"));
+  captured_memory_ = memory;
+  return {};
+}
+
+Result<std::unique_ptr<LaunchGraph>> CudaStream::end_capture() {
+  captured_memory_.reset();
+  cudaGraph_t graph = nullptr;
+  const Status ended = status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
+  if (!ended) cudaGetLastError();  // what could not be captured is no failure of the launches that follow
+  TROUPE_TRY(ended);
+  cudaGraphExec_t ready = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&ready, graph, 0);
+  cudaGraphDestroy(graph);
+  TROUPE_TRY(status_of(error, cat("making a graph of launches, the last one of ", op_)));
+  return std::make_unique<CudaGraph>(ready, scratch(0));
+}
+
+Status CudaStream::replay(LaunchGraph& graph) {
+  const auto& captured = static_cast<const CudaGraph&>(graph);
+  if (captured.scratch() != scratch(0)) return fail(ErrorKind::cancelled, "the memory that ops work in has moved");
+  use(device().index);
+  op_ = "a graph of launches";
+  ++launches_.graphs;
+  return status_of(cudaGraphLaunch(captured.get(), stream_), "submitting a graph of launches");
 }
 
 void CudaStream::wait_for(CudaStream& earlier) {
@@ -158,7 +210,7 @@ void CudaStream::begin_op(const char* name) {
 }
 
 void CudaStream::launched(const char* kernel) {
-  ++launches_;
+  if (!captured_memory_) ++launches_.kernels;
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) throw CudaFailure(cat("kernel ", kernel, " of ", told(error)));
 }

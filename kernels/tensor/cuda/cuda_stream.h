@@ -50,9 +50,14 @@ class CudaStream final : public Stream {
   /// After each launch. Throws CudaFailure where the launch or something before it failed.
   void launched(const char* kernel);
 
+  /// Backend::begin_capture and the two that follow it.
+  Status begin_capture(std::shared_ptr<BlockCache>& memory);
+  Result<std::unique_ptr<LaunchGraph>> end_capture();
+  Status replay(LaunchGraph& graph);
+
   cudaStream_t handle() const { return stream_; }
   MatmulPrecision matmul() const { return matmul_; }
-  uint64_t launches() const { return launches_; }
+  LaunchCounts launches() const { return launches_; }
 
  private:
   struct Held {
@@ -65,6 +70,7 @@ class CudaStream final : public Stream {
   /// Keeps the buffers until the stream has come here.
   void hold(std::vector<BufferPtr> buffers);
   void drop_passed();
+  void refuse_in_capture(const char* what) const;
   BufferPtr staging(size_t bytes);
   void copy_from_pageable(const std::byte* from, std::byte* to, size_t bytes);
   void copy_to_pageable(const Tensor& from, Tensor& to);
@@ -76,7 +82,8 @@ class CudaStream final : public Stream {
   std::deque<Held> held_;
   std::vector<Event> free_events_;
   const char* op_ = "none";
-  uint64_t launches_ = 0;
+  std::shared_ptr<BlockCache> captured_memory_;  ///< while something is captured
+  LaunchCounts launches_;
 };
 
 /// Every stream that the CUDA backend makes is one.

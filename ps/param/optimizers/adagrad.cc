@@ -15,6 +15,8 @@ class Adagrad final : public Optimizer {
   std::string name() const override { return "adagrad"; }
   std::vector<std::string> state_names() const override { return {"sum"}; }
 
+  Status check_rows() const override { return check_lazy(options_, true); }
+
   void apply(const SliceUpdate& u) const override {
     const auto step = static_cast<float>(rate(options_, u)), epsilon = static_cast<float>(options_.epsilon);
     const float scale = gradient_scale(u);

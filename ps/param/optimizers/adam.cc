@@ -18,6 +18,8 @@ class Adam final : public Optimizer {
   std::string name() const override { return decoupled_ ? "adamw" : "adam"; }
   std::vector<std::string> state_names() const override { return {"m", "v"}; }
 
+  Status check_rows() const override { return check_lazy(options_, false); }
+
   void apply(const SliceUpdate& u) const override {
     const double t = static_cast<double>(u.updates + 1), full_rate = rate(options_, u);
     const auto step = static_cast<float>(full_rate / (1 - std::pow(options_.beta1, t)));

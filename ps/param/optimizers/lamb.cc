@@ -19,6 +19,11 @@ class Lamb final : public Optimizer {
   std::string name() const override { return "lamb"; }
   std::vector<std::string> state_names() const override { return {"m", "v"}; }
   bool needs_whole_tensors() const override { return true; }
+  Status check_rows() const override {
+    return fail(ErrorKind::invalid,
+                "lamb weighs an update by the norm of the whole tensor, so that it cannot update some rows of a layer: "
+                "use another optimizer, or a dense layer");
+  }
 
   void apply(const SliceUpdate& u) const override {
     const double t = static_cast<double>(u.updates + 1);

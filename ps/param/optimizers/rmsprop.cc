@@ -19,6 +19,8 @@ class Rmsprop final : public Optimizer {
     return {"square_average"};
   }
 
+  Status check_rows() const override { return check_lazy(options_, false); }
+
   void apply(const SliceUpdate& u) const override {
     const bool has_momentum = options_.momentum > 0;
     for_each_segment(u, has_momentum ? 2 : 1, options_.weight_decay, [&](const Segment& segment, float decay) {

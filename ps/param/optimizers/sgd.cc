@@ -14,6 +14,8 @@ class Sgd final : public Optimizer {
     return options_.momentum > 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{};
   }
 
+  Status check_rows() const override { return check_lazy(options_, options_.momentum == 0); }
+
   void apply(const SliceUpdate& u) const override {
     const bool has_momentum = options_.momentum > 0;
     for_each_segment(u, has_momentum ? 1 : 0, options_.weight_decay, [&](const Segment& segment, float decay) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <troupe/ps/transport/internal/doorbell.h>
-#include <troupe/ps/transport/internal/lookout.h>
+#include <troupe/kernels/base/lookout.h>
 #include <troupe/ps/transport/internal/shared_receiver.h>
 
 namespace troupe::ps {

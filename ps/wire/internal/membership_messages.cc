@@ -61,11 +61,13 @@ void write(const LayerSpec& in, schema::LayerSpec::Builder out, Writer& writer) 
   writer.text(in.name, [&](auto text) { out.setName(text); });
   out.setCount(in.count);
   writer.structs(in.params, [&](unsigned n) { return out.initParams(n); });
+  out.setRowWidth(in.row_width);
 }
 void read(schema::LayerSpec::Reader in, LayerSpec& out, Reader& reader) {
   out.name = reader.text(in.getName());
   out.count = reader.count(in.getCount(), "layer's elements");
   out.params = reader.structs<ParamSpec>(in.getParams());
+  out.row_width = reader.count(in.getRowWidth(), "row width");
 }
 
 static void write(const Layout& in, schema::Layout::Builder out, Writer& writer) {

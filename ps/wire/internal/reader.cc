@@ -18,6 +18,15 @@ Tensor Reader::floats(uint32_t index, const char* field) {
   return tensor;
 }
 
+Tensor Reader::rows(capnp::List<uint32_t>::Reader in) {
+  if (in.size() == 0) return {};
+  if (in.size() > 1) refuse("row numbers are ", in.size(), " tensors, at most one is possible");
+  Tensor tensor = this->tensor(in[0], "row numbers");
+  if (tensor.dtype() != DType::i32 || tensor.shape().dims() != 1)
+    refuse("row numbers are ", name_of(tensor.dtype()), " ", tensor.shape(), ", expected I32 of one dimension");
+  return tensor;
+}
+
 void Reader::finish() const {
   for (size_t i = 0; i < taken_.size(); ++i)
     if (!taken_[i]) refuse("tensor ", i, " of ", taken_.size(), " belongs to no field");

@@ -40,6 +40,8 @@ class Reader {
   Tensor tensor(uint32_t index, const char* field);
   /// Of one that holds parameters, gradients or state: F32.
   Tensor floats(uint32_t index, const char* field);
+  /// Row numbers, I32 of one dimension; empty where the list is.
+  Tensor rows(capnp::List<uint32_t>::Reader in);
   /// Ends in a refusal if some tensor was not asked for.
   void finish() const;
 

@@ -31,6 +31,7 @@ static void write(const ShardImage::Parcel::Part& in, ImageSchema::Part::Builder
   out.setScheduleStep(in.schedule_step);
   out.setFinite(in.finite);
   writer.add_all(in.gradients, [&](unsigned n) { return out.initGradients(n); });
+  writer.add_some(in.rows, [&](unsigned n) { return out.initRows(n); });
 }
 static void read(ImageSchema::Part::Reader in, ShardImage::Parcel::Part& out, Reader& reader) {
   out.worker = in.getWorker();
@@ -38,6 +39,7 @@ static void read(ImageSchema::Part::Reader in, ShardImage::Parcel::Part& out, Re
   out.schedule_step = reader.step(in.getScheduleStep(), "schedule step");
   out.finite = in.getFinite();
   out.gradients = reader.floats(in.getGradients(), "gradient");
+  out.rows = reader.rows(in.getRows());
 }
 
 static void write(const ShardImage::Parcel& in, ImageSchema::HeldParcel::Builder out, Writer& writer) {

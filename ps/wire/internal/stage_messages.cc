@@ -39,12 +39,16 @@ void read(schema::ActivationAck::Reader in, ActivationAck& out, Reader& reader) 
   out.chunk = in.getChunk();
 }
 
-void write(const CollectiveId& in, schema::CollectiveId::Builder out, Writer&) {
-  out.setGroup(in.group);
+void write(const CollectiveId& in, schema::CollectiveId::Builder out, Writer& writer) {
+  writer.text(in.device, [&](auto text) { out.setDevice(text); });
+  writer.numbers(in.members, [&](unsigned n) { return out.initMembers(n); });
+  out.setJoined(in.joined);
   if (!in.id.empty()) out.setId({reinterpret_cast<const kj::byte*>(in.id.data()), in.id.size()});
 }
-void read(schema::CollectiveId::Reader in, CollectiveId& out, Reader&) {
-  out.group = in.getGroup();
+void read(schema::CollectiveId::Reader in, CollectiveId& out, Reader& reader) {
+  out.device = reader.text(in.getDevice());
+  out.members = reader.numbers<WorkerId>(in.getMembers());
+  out.joined = in.getJoined();
   const auto id = in.getId();
   if (id.size() > kMaxCollectiveId) refuse("the id of a collective has ", id.size(), " bytes");
   out.id.assign(id.asChars().begin(), id.size());

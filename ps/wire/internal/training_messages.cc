@@ -12,6 +12,7 @@ void write(const Push& in, schema::Push::Builder out, Writer& writer) {
   out.setScale(in.scale);
   out.setFinite(in.finite);
   writer.add_all(in.gradients, [&](unsigned n) { return out.initGradients(n); });
+  writer.add_some(in.rows, [&](unsigned n) { return out.initRows(n); });
 }
 void read(schema::Push::Reader in, Push& out, Reader& reader) {
   out.sequence = in.getSequence();
@@ -22,6 +23,7 @@ void read(schema::Push::Reader in, Push& out, Reader& reader) {
   out.scale = in.getScale();
   out.finite = in.getFinite();
   out.gradients = reader.floats(in.getGradients(), "gradient");
+  out.rows = reader.rows(in.getRows());
 }
 
 void write(const PushAck& in, schema::PushAck::Builder out, Writer&) {
@@ -35,15 +37,17 @@ void read(schema::PushAck::Reader in, PushAck& out, Reader& reader) {
   out.step = reader.step(in.getStep(), "step");
 }
 
-void write(const Pull& in, schema::Pull::Builder out, Writer&) {
+void write(const Pull& in, schema::Pull::Builder out, Writer& writer) {
   out.setParcel(in.parcel);
   out.setStep(in.step);
   out.setTicket(in.ticket);
+  writer.add_some(in.rows, [&](unsigned n) { return out.initRows(n); });
 }
 void read(schema::Pull::Reader in, Pull& out, Reader& reader) {
   out.parcel = in.getParcel();
   out.step = reader.step(in.getStep(), "step");
   out.ticket = in.getTicket();
+  out.rows = reader.rows(in.getRows());
 }
 
 void write(const SliceState& in, schema::SliceState::Builder out, Writer& writer) {

@@ -28,6 +28,12 @@ class Writer {
     for (unsigned i = 0; i < in.size(); ++i) out.set(i, add(in[i]));
   }
 
+  /// A tensor that may be empty, as a list of one or none.
+  template <class Init>
+  void add_some(const Tensor& in, Init init) {
+    if (in) init(1U).set(0, add(in));
+  }
+
   template <class T, class Init>
   static void numbers(const std::vector<T>& in, Init init) {
     if (in.empty()) return;

@@ -6,7 +6,14 @@
 
 #include <troupe/kernels/base/cores.h>
 
-namespace troupe::ps {
+namespace troupe {
+
+/// Tells the processor that this thread waits for memory to change.
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 /// Looks around for a short while before its thread goes to sleep: to be woken on another core can take ten times as
 /// long as what came needs. It looks only where that has paid: each time that nothing came it stays away twice as
@@ -43,7 +50,7 @@ class Lookout {
     for (auto now = begin, last = now; now - begin < limit_ && now - last < kAway; last = now, now = Clock::now()) {
       for (int i = 0; i < kLooks; ++i) {
         if (found()) return true;
-        __builtin_ia32_pause();
+        pause_briefly();
       }
       std::this_thread::yield();
     }
@@ -54,4 +61,4 @@ class Lookout {
   uint32_t misses_ = 0, stay_away_ = 0;
 };
 
-}  // namespace troupe::ps
+}  // namespace troupe

@@ -1,9 +1,9 @@
 // How long a thread looks for what comes before it sleeps.
 #include <boost/test/unit_test.hpp>
 
-#include <troupe/ps/transport/internal/lookout.h>
+#include <troupe/kernels/base/lookout.h>
 
-using namespace troupe::ps;
+using namespace troupe;
 using namespace std::chrono_literals;
 
 BOOST_AUTO_TEST_SUITE(lookout)

@@ -1,0 +1,247 @@
+#include <troupe/actors/host_reducer.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+
+#include <troupe/actors/measure.h>
+#include <troupe/actors/packed_bucket.h>
+
+namespace troupe {
+namespace {
+
+using Report = Reducer::Report;
+using Group = std::shared_ptr<Communicator>;
+
+constexpr int64_t kLineElements = 16;  // each rank's part of an all_gather (part_of)
+
+/// The group that somebody may wait in, and how often one was left: from any thread.
+class Exit {
+ public:
+  uint64_t times_left() const {
+    std::lock_guard lock(mutex_);
+    return left_;
+  }
+  /// False where it has been left since.
+  bool enter(uint64_t left, Group group) {
+    std::lock_guard lock(mutex_);
+    if (left != left_) return false;
+    group_ = std::move(group);
+    return true;
+  }
+  void leave(const std::string& reason) {
+    std::lock_guard lock(mutex_);
+    ++left_;
+    if (group_) group_->abort(reason);
+    group_.reset();
+    changed_.notify_all();
+  }
+  /// Whether it is left, or has been since, within that time.
+  bool wait_left(uint64_t left, std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] { return left_ != left; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t left_ = 0;
+  Group group_;
+};
+
+/// What the queue's tasks share, and they alone use but for `exit`.
+struct Shared {
+  HostReducerParts parts;
+  Exit exit;
+  Group group;  ///< once joined, until left
+  ps::Generation generation = 0;
+  uint64_t left = 0;  ///< how often a group had been left when this one was to be joined
+  std::unique_ptr<Stream> copies;  ///< of gradients that go alone
+  struct Kept {
+    ps::Bucket bucket;
+    bool alone = false;  ///< answered so
+  };
+  std::vector<Kept> kept;  ///< of the step that runs
+
+  explicit Shared(HostReducerParts given) : parts(std::move(given)) {}
+
+  Status make(ps::Generation of, const Report& report) {
+    auto key = parts.backend->make_group_key();
+    if (!key) return tl::unexpected<Error>(key.error());
+    report(GroupKnown{of, std::string(reinterpret_cast<const char*>(key->data()), key->size())});
+    return {};
+  }
+
+  Status join(const ps::JoinGroup& task, uint64_t left_before, const Report& report) {
+    left = left_before;
+    GroupKey key(task.id.size());
+    std::memcpy(key.data(), task.id.data(), key.size());
+    GroupSeat seat{task.rank, task.size, parts.device, task.plan, {}};
+    seat.given_up = [this, left_before] { return exit.times_left() != left_before; };
+    report(GroupKnown{task.generation, task.id});
+    auto joined = parts.backend->join_group(key, seat);
+    if (!joined) return tl::unexpected<Error>(joined.error());
+    const Group now = std::move(*joined);
+    if (!exit.enter(left, now)) return {};
+    auto from = highest(*now, task.first);
+    if (!from) return tl::unexpected<Error>(from.error());
+    group = now;
+    generation = task.generation;
+    report(GroupJoined{task.generation, *from});
+    return {};
+  }
+
+  /// Of all members' numbers.
+  static Result<ps::Step> highest(Communicator& members, ps::Step mine) {
+    Stream& stream = *members.stream();
+    Tensor host = Tensor::zeros({kLineElements}, DType::f64);
+    host.data<double>()[0] = static_cast<double>(mine);
+    Tensor all_host = Tensor::empty({kLineElements * members.size()}, DType::f64);
+    Tensor one = stream.empty(host.shape(), DType::f64), all = stream.empty(all_host.shape(), DType::f64);
+    stream.copy(host, one);
+    TROUPE_TRY(members.all_gather(one, all));
+    stream.copy(all, all_host);
+    TROUPE_TRY(stream.wait());
+    double found = 0;
+    for (int rank = 0; rank < members.size(); ++rank)
+      found = std::max(found, std::as_const(all_host).data<double>()[kLineElements * rank]);
+    return static_cast<ps::Step>(found);
+  }
+
+  Status reduce(ps::Bucket bucket, const Report& report) {
+    if (!kept.empty() && kept.front().bucket.front().step != bucket.front().step) kept.clear();
+    kept.push_back({std::move(bucket)});
+    Kept& now = kept.back();
+    if (!group || generation != now.bucket.front().host->generation) return answer_alone(now, report);
+    auto sum = summed(now.bucket);
+    if (!sum) return tl::unexpected<Error>(sum.error());
+    report(std::move(*sum));
+    return {};
+  }
+
+  Result<ps::HostSum> summed(const ps::Bucket& bucket) {
+    const ps::Step step = bucket.front().step;
+    const Span span(parts.track, "reduce", step, {"layer", bucket.front().layer});
+    Stream& stream = *group->stream();
+    PackedBucket packed = pack(stream, bucket, parts.layers, kLineElements);
+    Tensor share = Tensor::zeros({kLineElements});  // counts below 2^24, which f32 holds exactly
+    share.data<float>()[0] = static_cast<float>(bucket.front().host->samples);
+    share.data<float>()[1] = bucket.front().host->finite ? 0 : 1;
+    stream.copy(share, packed.more);
+    TROUPE_TRY(group->all_reduce(packed.all, packed.all));
+    stream.copy(packed.more, share);
+    ps::HostSum sum{step, {}};
+    for (size_t i = 0; i < bucket.size(); ++i) {
+      Tensor host;
+      if (group->rank() == 0) {
+        host = empty_on_host(*parts.backend, packed.gradients[i].shape());
+        stream.copy(packed.gradients[i], host);
+      }
+      sum.layers.emplace_back(bucket[i].layer, std::move(host));
+    }
+    TROUPE_TRY(stream.wait());
+    sum.samples = static_cast<int64_t>(std::as_const(share).data<float>()[0]);
+    sum.finite = std::as_const(share).data<float>()[1] == 0;
+    return sum;
+  }
+
+  Status answer_alone(Kept& entry, const Report& report) {
+    entry.alone = true;
+    if (!copies) {
+      StreamOptions options;
+      options.device = parts.device;
+      auto made = parts.backend->make_stream(options);
+      if (!made) return tl::unexpected<Error>(made.error());
+      copies = std::move(*made);
+    }
+    const ps::HostShare& mine = *entry.bucket.front().host;
+    ps::HostSum sum{entry.bucket.front().step, {}, mine.samples, mine.finite, true};
+    for (const ps::Reduce& task : entry.bucket) {
+      Tensor host = empty_on_host(*parts.backend, task.gradient.shape());
+      copies->copy(task.gradient, host);
+      sum.layers.emplace_back(task.layer, std::move(host));
+    }
+    TROUPE_TRY(copies->wait());
+    report(std::move(sum));
+    return {};
+  }
+
+  Status leave(const Report& report) {
+    group.reset();
+    for (Kept& entry : kept)
+      if (!entry.alone) TROUPE_TRY(answer_alone(entry, report));
+    return {};
+  }
+};
+
+class HostReducer final : public Reducer {
+ public:
+  explicit HostReducer(HostReducerParts parts)
+      : meter_(parts.backend, parts.device, parts.layers, parts.norm),
+        queue_(std::move(parts.queue)),
+        shared_(std::make_shared<Shared>(std::move(parts))) {}
+
+  void reduce(ps::Bucket bucket, Report report) override {
+    const std::string what = cat("sum of step ", bucket.front().step, " over the devices of this host");
+    submit(what, std::move(report),
+           [bucket = std::move(bucket)](Shared& shared, const Report& report) { return shared.reduce(bucket, report); });
+  }
+  void apply(ps::ApplyLocal task, Report) override {
+    TROUPE_CHECK(false, "layer ", task.layer, " is the servers'");
+  }
+  std::pair<double, bool> measure(ps::LayerId layer, const Tensor& gradient) override {
+    return meter_.measure(layer, gradient);
+  }
+
+  void make_group(ps::MakeGroup task, Report report) override {
+    submit("making a group of this host's devices", std::move(report),
+           [task](Shared& shared, const Report& report) { return shared.make(task.generation, report); });
+  }
+  void join_group(ps::JoinGroup task, Report report) override {
+    submit("joining the devices of this host", std::move(report),
+           [task = std::move(task), left = shared_->exit.times_left()](Shared& shared, const Report& report) {
+             return shared.join(task, left, report);
+           });
+  }
+  void leave_group(Report report) override {
+    shared_->exit.leave("another generation has begun");
+    submit("leaving the devices of this host", std::move(report),
+           [](Shared& shared, const Report& report) { return shared.leave(report); });
+  }
+  void abort(const std::string& reason) override { shared_->exit.leave(reason); }
+
+ private:
+  template <class Work>
+  void submit(std::string what, Report report, Work work) {
+    queue_->submit([shared = shared_, what = std::move(what), report = std::move(report), work = std::move(work)] {
+      Status status;
+      try {
+        status = work(*shared, report);
+      } catch (const std::exception& e) {
+        status = fail(ErrorKind::failed, e.what());
+      }
+      if (status) return;
+      // A member is gone, and the coordinator hears of it. What is missing is answered when this one leaves.
+      const ErrorKind kind = status.error().kind;
+      const bool others = kind == ErrorKind::cancelled || kind == ErrorKind::missing;
+      if (others && shared->exit.wait_left(shared->left, shared->parts.patience)) return;
+      if (others) status = fail(cat("no new group came within ", shared->parts.patience.count(), " ms"), status.error());
+      shared->exit.leave(cat(what, " failed on another worker: ", status.error().message));
+      report(TaskFailed{cat(what, ": ", status.error().message)});
+    });
+  }
+
+  DeviceMeter meter_;  ///< the compute queue's
+  const std::shared_ptr<Executor> queue_;  ///< held here alone: no task drops it on its own thread
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace
+
+std::shared_ptr<Reducer> make_host_reducer(HostReducerParts parts) {
+  return std::make_shared<HostReducer>(std::move(parts));
+}
+
+}  // namespace troupe

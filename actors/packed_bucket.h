@@ -1,0 +1,21 @@
+#pragma once
+#include <vector>
+
+#include <troupe/kernels/nn/gradient_source.h>
+#include <troupe/kernels/tensor/stream.h>
+#include <troupe/ps/control/worker_tasks.h>
+
+namespace troupe {
+
+/// A bucket's gradients side by side in one piece of a device's memory, so that one call reduces them all.
+struct PackedBucket {
+  Tensor all;                     ///< f32; what lies between the gradients is undefined
+  std::vector<Tensor> gradients;  ///< views of it, one a task, which begin on cache lines
+  Tensor more;                    ///< a view of `more` elements behind them, undefined; none asked for: empty
+};
+
+/// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory a
+/// std::runtime_error that names the first layer.
+PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more = 0);
+
+}  // namespace troupe

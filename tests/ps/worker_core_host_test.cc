@@ -1,0 +1,401 @@
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+
+#include <troupe/ps/control/worker_core.h>
+#include <troupe/ps/param/combined_push.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+
+BOOST_AUTO_TEST_SUITE(worker_core_host)
+
+namespace {
+
+constexpr Endpoint kCoordinator{Role::coordinator, 0, 1}, kServer{Role::server, 0, 1};
+constexpr int64_t kCount = 16;
+
+Tensor filled(float value) {
+  Tensor t = Tensor::empty({kCount});
+  for (float& x : t.span<float>()) x = value;
+  return t;
+}
+
+/// Worker `self` of three, of whom 0 and 1 are on one host. Layers fc1 and fc2 are added up there, fc3 is not.
+class World {
+ public:
+  explicit World(WorkerId self, bool skip_non_finite = false) : self_(self) {
+    std::vector<LayerSpec> layers;
+    for (const char* name : {"fc1", "fc2", "fc3"}) layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
+    layout_ = std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
+    WorkerOptions options;
+    options.self = {Role::worker, self, 1};
+    options.bucket_bytes = 4 * kCount;
+    options.device = "cuda";
+    options.host_layers = {0, 1};
+    options.skip_non_finite = skip_non_finite;
+    core = std::make_unique<WorkerCore>(options, layers);
+    join(1, 0);
+  }
+
+  void join(Generation generation, std::optional<Step> rebase = {}) {
+    generation_ = generation;
+    hear(kCoordinator, Membership{generation, {1, 1, 1}, {1}, layout_, rebase});
+  }
+  void hear(const Endpoint& from, Message body) {
+    take(core->handle({from, {Role::worker, self_, 1}, generation_, std::move(body)}));
+  }
+  void take(WorkerCore::Effects effects) {
+    for (Envelope& e : effects.send) sent.push_back(std::move(e));
+    for (Task& t : effects.tasks) tasks.push_back(std::move(t));
+  }
+
+  /// The group is there; its members begin with step `from`.
+  void group(Step from = 0) {
+    hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+    take(core->group_joined(generation_, from));
+  }
+  void work(uint64_t number, Step step, int64_t count = 4) {
+    hear(kCoordinator, Work{number, Work::Kind::train, step, step, 12, {0, 0, count}});
+  }
+  /// Answers every pull of this step that was said.
+  void reply(Step step) {
+    for (const Pull& pull : said<Pull>())
+      if (pull.step == step) hear(kServer, PullReply{pull.parcel, step, pull.ticket, {filled(0)}});
+  }
+  void sum(Step step, float value, int64_t samples, bool finite = true) {
+    for (const LayerId layer : {1u, 0u})
+      take(core->summed_on_host({step, {{layer, self_ == 0 ? filled(value) : Tensor{}}}, samples, finite}));
+  }
+  void alone(Step step, float value, int64_t samples) {
+    for (const LayerId layer : {1u, 0u})
+      take(core->summed_on_host({step, {{layer, filled(value)}}, samples, true, true}));
+  }
+  /// Ends the backward pass; fc3 goes its own way.
+  void backward(Step step) {
+    take(core->gradient_ready(step, 2, filled(1), 1, true));
+    take(core->backward_done(step, {1, 2, 4}, 0, 0));
+  }
+  /// Up to the sums of the group.
+  void begin(Step step) {
+    work(static_cast<uint64_t>(step) + 1, step);
+    reply(step);
+    backward(step);
+  }
+  void acknowledge(const std::vector<Push>& pushes) {
+    for (const Push& push : pushes) hear(kServer, PushAck{push.sequence, push.parcel, push.step});
+  }
+
+  template <class M>
+  std::vector<M> said() {
+    std::vector<M> messages;
+    std::erase_if(sent, [&](const Envelope& e) {
+      const auto* m = std::get_if<M>(&e.body);
+      if (m) messages.push_back(*m);
+      return m != nullptr;
+    });
+    return messages;
+  }
+  /// Pushes of the layers of the host.
+  std::vector<Push> sums() {
+    auto pushes = said<Push>();
+    std::erase_if(pushes, [](const Push& push) { return push.parcel == 2; });
+    return pushes;
+  }
+  template <class T>
+  std::vector<T> given() {
+    std::vector<T> found;
+    std::erase_if(tasks, [&](const Task& task) {
+      if (const auto* t = std::get_if<T>(&task)) found.push_back(*t);
+      return std::holds_alternative<T>(task);
+    });
+    return found;
+  }
+
+  std::unique_ptr<WorkerCore> core;
+  std::vector<Envelope> sent;
+  std::vector<Task> tasks;
+
+ private:
+  WorkerId self_;
+  Generation generation_ = 1;
+  std::shared_ptr<const Layout> layout_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(NoBackwardPassBeginsBeforeTheGroupIsJoined) {
+  World w(1);
+  BOOST_TEST(w.said<CollectiveId>().at(0).device == "cuda");
+  w.work(1, 0);
+  w.reply(0);
+  BOOST_TEST(w.given<Forward>().size() == 3u);
+  BOOST_TEST(w.given<Backward>().empty());
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+  const auto joins = w.given<JoinGroup>();
+  BOOST_TEST_REQUIRE(joins.size() == 1u);
+  BOOST_TEST(joins[0].rank == 1);
+  BOOST_TEST(joins[0].size == 2);
+  BOOST_TEST(joins[0].id == "key");
+  BOOST_TEST(w.given<Backward>().empty());
+  w.take(w.core->group_joined(1, 0));
+  const auto backwards = w.given<Backward>();
+  BOOST_TEST_REQUIRE(backwards.size() == 1u);
+  BOOST_TEST((backwards[0].stay == std::vector<size_t>{0, 1}));
+  BOOST_TEST_REQUIRE(backwards[0].buckets.size() == 2u);
+  BOOST_TEST(backwards[0].buckets[0].at(0).layer == 1u);
+  BOOST_TEST_REQUIRE(backwards[0].buckets[0].at(0).host.has_value());
+  BOOST_TEST(backwards[0].buckets[0].at(0).host->samples == 4);
+}
+
+BOOST_AUTO_TEST_CASE(TheLowestMakesTheIdOnceAndSaysItUntilItIsAnswered) {
+  World w(0);
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, ""});
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, ""});
+  BOOST_TEST(w.given<MakeGroup>().size() == 1u);
+  w.said<CollectiveId>();
+  w.take(w.core->group_known(1, "key"));
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+  BOOST_TEST(w.given<JoinGroup>().size() == 1u);
+  BOOST_TEST(w.given<MakeGroup>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AMemberSaysTheIdWhileItWaitsForTheOthers) {
+  World w(1);
+  w.said<CollectiveId>();
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key"});
+  w.said<CollectiveId>();
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().empty());  // its thread has not begun
+  w.take(w.core->group_known(1, "key"));
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().at(0).id == "key");
+}
+
+BOOST_AUTO_TEST_CASE(AMemberSaysThatItHasJoinedUntilItIsAnswered) {
+  World w(1);
+  w.group();
+  BOOST_TEST(w.said<CollectiveId>().back().joined);
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().back().joined);
+  w.hear(kCoordinator, CollectiveId{"", {0, 1}, "", true});
+  w.take(w.core->tick());
+  BOOST_TEST(w.said<CollectiveId>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AMemberOfNoGroupIsAFault) {
+  World w(1);
+  w.hear(kCoordinator, CollectiveId{"", {0, 2}, "key"});
+  BOOST_TEST(w.said<Fault>().size() == 1u);
+  BOOST_TEST(w.given<JoinGroup>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerThatIsAloneOnItsHostPushesItsOwn) {
+  World w(1);
+  w.hear(kCoordinator, CollectiveId{"", {1}, ""});
+  w.work(1, 0);
+  w.reply(0);
+  const auto backwards = w.given<Backward>();
+  BOOST_TEST_REQUIRE(backwards.size() == 1u);
+  BOOST_TEST(backwards[0].buckets.empty());
+  BOOST_TEST(backwards[0].stay.empty());
+}
+
+BOOST_AUTO_TEST_CASE(TheLowestPushesTheSumAndCoversTheOthers) {
+  World w(0);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());  // fc3's
+  w.sum(0, 3, 10);
+  const auto pushes = w.sums();
+  BOOST_TEST_REQUIRE(pushes.size() == 2u);
+  for (const Push& push : pushes) {
+    BOOST_TEST(push.samples == 10);
+    BOOST_TEST((covered_by(push, 1) == std::vector<WorkerId>{1}));
+    BOOST_TEST(push.gradients[0].data<float>()[0] == 3.f);
+  }
+  BOOST_TEST(w.said<WorkDone>().empty());
+  w.acknowledge(pushes);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(AnotherMemberPushesNothingAndIsDoneWhenTheNextWeightsCome) {
+  World w(1);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.sums().empty());
+  BOOST_TEST(w.said<WorkDone>().empty());
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+}
+
+// The server may be faster than the own thread.
+BOOST_AUTO_TEST_CASE(ItIsDoneTooWhenTheNextWeightsComeBeforeTheSum) {
+  World w(1);
+  w.group();
+  w.begin(0);
+  w.work(2, 1);
+  w.acknowledge(w.said<Push>());
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.sums().empty());
+  BOOST_TEST(w.said<Pull>().empty());
+}
+
+// The acknowledgement is lost, the weights that follow the sum are not.
+BOOST_AUTO_TEST_CASE(SoIsTheLowest) {
+  World w(0);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.sum(0, 3, 10);
+  w.sums();
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+  w.take(w.core->tick());
+  BOOST_TEST(w.sums().empty());
+}
+
+BOOST_AUTO_TEST_CASE(AStepBeforeTheAgreedOneIsPushedAlone) {
+  World w(0);
+  w.group(1);
+  w.work(1, 0);
+  w.reply(0);
+  BOOST_TEST(w.given<Backward>().at(0).buckets.empty());
+  for (const LayerId layer : {2u, 1u, 0u}) w.take(w.core->gradient_ready(0, layer, filled(1), 1, true));
+  w.take(w.core->backward_done(0, {1, 2, 4}, 0, 0));
+  const auto pushes = w.sums();
+  BOOST_TEST(pushes.size() == 2u);
+  for (const Push& push : pushes) BOOST_TEST(covered_by(push, 1).empty());
+  w.work(2, 1);
+  w.reply(1);
+  BOOST_TEST(w.given<Backward>().at(0).buckets.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(InANewGenerationASumIsNotSaidAgainAndEverybodyPushesItsOwn) {
+  World w(0);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.sum(0, 3, 10);
+  const auto sums = w.sums();
+  w.join(2);
+  w.take(w.core->tick());
+  BOOST_TEST(w.given<LeaveGroup>().size() == 1u);
+  BOOST_TEST(w.sums().empty());
+  w.alone(0, 1, 4);
+  const auto own = w.sums();
+  BOOST_TEST_REQUIRE(own.size() == 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    BOOST_TEST(own[i].sequence == sums[i].sequence);
+    BOOST_TEST(own[i].samples == 4);
+    BOOST_TEST(covered_by(own[i], 1).empty());
+    BOOST_TEST(own[i].gradients[0].data<float>()[0] == 1.f);
+  }
+  w.take(w.core->tick());
+  BOOST_TEST(w.sums().size() == 2u);
+  w.acknowledge(own);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+}
+
+// It was taken while the new generation was on its way: the others push their own by then.
+BOOST_AUTO_TEST_CASE(ASumOfAGroupThatHasEndedIsNotPushed) {
+  World w(0);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.join(2);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.sums().empty());
+  w.alone(0, 1, 4);
+  const auto own = w.sums();
+  BOOST_TEST_REQUIRE(own.size() == 2u);
+  BOOST_TEST(own[0].samples == 4);
+}
+
+BOOST_AUTO_TEST_CASE(SoDoesWhoeverHadOnlyBeenCovered) {
+  World w(1);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.sum(0, 3, 10);
+  w.join(2);
+  w.alone(0, 1, 4);
+  const auto own = w.sums();
+  BOOST_TEST_REQUIRE(own.size() == 2u);
+  BOOST_TEST(own[0].samples == 4);
+  w.acknowledge(own);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(OfASumThatIsStoredNothingIsPushedAgain) {
+  World w(1);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.sum(0, 3, 10);
+  w.reply(1);
+  w.join(2);
+  w.alone(0, 1, 4);
+  BOOST_TEST(w.sums().empty());
+}
+
+// Half of the step's sums were there when the group ended.
+BOOST_AUTO_TEST_CASE(ASumAndAnOwnGradientAreNeverPushedTogether) {
+  World w(0);
+  w.group();
+  w.begin(0);
+  w.acknowledge(w.said<Push>());
+  w.take(w.core->summed_on_host({0, {{1, filled(3)}}, 10, true}));
+  w.said<Push>();
+  w.join(2);
+  w.take(w.core->summed_on_host({0, {{0, filled(1)}}, 4, true, true}));
+  const auto first = w.sums();
+  BOOST_TEST_REQUIRE(first.size() == 1u);
+  BOOST_TEST(first[0].parcel == 0u);
+  w.take(w.core->summed_on_host({0, {{1, filled(1)}}, 4, true, true}));
+  BOOST_TEST(w.sums().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(ASumThatIsNotFiniteIsPushedWithoutGradients) {
+  World w(0, true);
+  w.group();
+  w.work(1, 0);
+  w.reply(0);
+  for (const LayerId layer : {2u, 1u, 0u}) w.take(w.core->gradient_ready(0, layer, filled(1), 1, layer != 1));
+  w.take(w.core->backward_done(0, {1, 2, 4}, 0, 0));
+  const auto buckets = w.given<Bucket>();
+  BOOST_TEST_REQUIRE(buckets.size() == 2u);
+  for (const Bucket& bucket : buckets) {
+    BOOST_TEST(!bucket.at(0).host->finite);
+    BOOST_TEST(bucket.at(0).host->samples == 0);
+    BOOST_TEST(std::as_const(bucket.at(0).gradient).data<float>()[0] == 0.f);
+  }
+  w.sums();
+  w.sum(0, 3, 6, false);
+  for (const Push& push : w.sums()) {
+    BOOST_TEST(!push.finite);
+    BOOST_TEST(push.samples == 0);
+    BOOST_TEST((covered_by(push, 1) == std::vector<WorkerId>{1}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AWorkerWithoutSamplesTakesPartWithZeros) {
+  World w(1);
+  w.group();
+  w.work(1, 0, 0);
+  w.reply(0);
+  const auto buckets = w.given<Bucket>();
+  BOOST_TEST_REQUIRE(buckets.size() == 2u);
+  BOOST_TEST(buckets[0].at(0).host->samples == 0);
+  BOOST_TEST(std::as_const(buckets[0].at(0).gradient).data<float>()[0] == 0.f);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
