@@ -23,6 +23,11 @@ void fetch(const float* values, int64_t n) {
   for (int64_t i = 0; i < n; i += kLineElements) __builtin_prefetch(values + i);
 }
 
+void add(const float* from, int64_t n, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
 }  // namespace
 
 Status check_by_rows(const std::vector<LayerSpec>& layers, const std::vector<Policy>& policies, uint32_t stages) {
@@ -62,13 +67,9 @@ RowSum::RowSum(std::span<const RowValues> parts, int64_t width) {
     for (const int32_t row : part.rows) {
       while (rows_[at] < row) ++at;
       float* to = values_.data<float>() + static_cast<int64_t>(at) * width;
-      if (begun[at]) {
-#pragma omp simd
-        for (int64_t i = 0; i < width; ++i) to[i] += from[i];
-      } else {
-        std::memcpy(to, from, bytes_of(width));
-        begun[at] = true;
-      }
+      if (begun[at]) add(from, width, to);
+      else std::memcpy(to, from, bytes_of(width));
+      begun[at] = true;
       from += width;
     }
   }
