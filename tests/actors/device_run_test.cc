@@ -1,5 +1,8 @@
 #include <boost/test/unit_test.hpp>
 
+#include <array>
+#include <atomic>
+#include <barrier>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -196,8 +199,14 @@ BOOST_AUTO_TEST_CASE(AGroupThatCannotBeMadeEndsTheRunWithTheReason) {
 BOOST_AUTO_TEST_CASE(MissingMemoryIsToldWithTheBucketThatAskedForIt) {
   const Bench bench;
   const auto backend = late_backend(8);
+  // From when both have their batch and neither has asked for a bucket.
+  const auto from_now = [backend]() noexcept { backend->memory->limit = 1; };
+  std::barrier<decltype(from_now)> both(2, from_now);
+  std::array<std::atomic<bool>, 2> seen{};
   Hooks hooks;
-  hooks.on_gradient = [backend](ps::WorkerId, size_t, const Tensor&) { backend->memory->limit = 1; };
+  hooks.on_gradient = [&](ps::WorkerId worker, size_t, const Tensor&) {
+    if (!seen.at(worker).exchange(true)) both.arrive_and_wait();
+  };
   const Trial trial = train(on_devices(bench, on_cpu(bench, {kAllReduce}, {}), backend, hooks));
   BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
   BOOST_TEST(trial.result.failure.find("no memory for a bucket of ") != std::string::npos, trial.result.failure);
