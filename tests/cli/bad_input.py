@@ -221,9 +221,11 @@ class NotANumber(Case):
 
     def test_skip_goes_on_and_counts(self):
         for mode in ("sync", "all_reduce", "ssp(1)", "async", "fc1:async,fc2:sync"):
+            # Work is dealt on demand where all is asynchronous: a slow worker may come to no more than its first step.
+            step = 0 if mode == "async" else 3
             with self.subTest(mode):
-                done = self.train(f"update={mode}", "debug.nan_at_step=3", "train.on_nonfinite=skip", run=mode)
-                self.assertIn("step 3, worker 0: the gradient of layer fc1 holds NaN or Inf; the step is skipped",
+                done = self.train(f"update={mode}", f"debug.nan_at_step={step}", "train.on_nonfinite=skip", run=mode)
+                self.assertIn(f"step {step}, worker 0: the gradient of layer fc1 holds NaN or Inf; the step is skipped",
                               done.stderr)
                 self.assertIn("trouble: 1 step skipped", done.stdout)
                 summary = self.summary(mode)
