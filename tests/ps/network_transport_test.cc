@@ -1,4 +1,5 @@
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -191,18 +192,19 @@ BOOST_AUTO_TEST_CASE(MessagesOfEqualUrgencyKeepTheirOrder) {
 
 BOOST_AUTO_TEST_CASE(TheMoreUrgentOvertakesWhatWaits) {
   TempFolder folder;
-  const std::string address = "ipc://" + folder / "server";
+  Inbox inbox;
+  auto server = open({.listen = "ipc://" + folder / "listening"});
+  server->attach(kServer, inbox.sink());
   auto worker = open();
-  // Nobody listens there yet, so that everything waits.
-  worker->set_routes(routes_of({{worker->address(), {kWorker}}, {{1, address, "", ""}, {kServer}}}));
+  // Nobody is found there yet, so that everything waits.
+  worker->set_routes(
+      routes_of({{worker->address(), {kWorker}}, {{1, "ipc://" + folder / "server", "", ""}, {kServer}}}));
   worker->send(push(ramp(1000), 1, 5));
   worker->send(push(ramp(1000), 2, 1));
   worker->send({kWorker, kServer, 1, SnapshotReply{1, {SliceState{0, ramp(16), {}, 1}}}});
   worker->send(push(ramp(1000), 3, 1));
   worker->send(pull(kServer, 42));
-  Inbox inbox;
-  auto server = open({.listen = address});
-  server->attach(kServer, inbox.sink());
+  std::filesystem::create_symlink(folder / "listening", folder / "server");
   const auto all = inbox.wait(5);
   BOOST_REQUIRE_EQUAL(all.size(), 5u);
   BOOST_TEST(std::get<Pull>(all[0]->body).step == 42);
