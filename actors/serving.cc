@@ -22,6 +22,9 @@ class Serving::Served {
  public:
   explicit Served(ServerParts parts) : parts_(std::move(parts)) {}
 
+  /// Something was thrown in the midst of its work: the shard may be half changed, and nothing more is done with it.
+  bool failed = false;
+
   void open() {
     if (core_) return;
     if (parts_.device) {
@@ -120,11 +123,13 @@ bool Serving::run(const caf::actor& self, Work work) {
     return !served_->fenced();
   }
   queue_->submit([served = served_, self, work = std::move(work)] {
+    if (served->failed) return;
     try {
       served->open();
       work(*served);
       if (served->fenced()) tell(self, ServingOver{});
     } catch (const std::exception& e) {
+      served->failed = true;
       tell(self, ServingOver{e.what()});
     }
   });

@@ -39,15 +39,17 @@ std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
   return parts;
 }
 
-// An evaluation: as many micro-batches as there are chunks, one after the other, through each chunk in turn. A stage with
-// several chunks is busy with one while what it made for the next is on its way through the others.
-Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches) {
+// An evaluation: as many micro-batches as there are chunks, but no more than may wait between two of them, one after the
+// other, through each chunk in turn. A stage with several chunks is busy with one while what it made for the next is on its
+// way through the others.
+Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches, int64_t most) {
   Schedule out = schedule;
   out.micro_batches = micro_batches;
   for (auto& actions : out.actions) actions.clear();
-  for (uint32_t first = 0; first < micro_batches; first += schedule.chunks)
+  const auto together = static_cast<uint32_t>(std::min<int64_t>(schedule.chunks, most));
+  for (uint32_t first = 0; first < micro_batches; first += together)
     for (uint32_t chunk = 0; chunk < schedule.chunks; ++chunk)
-      for (uint32_t micro = first; micro < std::min(first + schedule.chunks, micro_batches); ++micro)
+      for (uint32_t micro = first; micro < std::min(first + together, micro_batches); ++micro)
         out.actions[schedule.stage_of[chunk]].push_back({ActionKind::forward, micro, chunk});
   return out;
 }
@@ -160,7 +162,7 @@ StageCore::Run StageCore::plan(const Work& work) const {
   const int64_t tests = (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch;
   auto micro = split(work.range, train ? schedule.micro_batches : tests);
   auto list = train ? options_.plan.schedule
-                    : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size())));
+                    : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size()), kTests));
   StageOrder order(*list, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
   const auto forwards = std::ranges::count(list->actions[stage()], ActionKind::forward, &Action::kind);
   return {.work = work,
@@ -250,7 +252,7 @@ std::optional<uint32_t> StageCore::maker(const Key& key) const {
 bool StageCore::has_room(const Run& run, const Action& action) const {
   if (run.work.kind == Work::Kind::train || action.chunk == last_chunk() || here(action.chunk + 1)) return true;
   const auto waiting = std::ranges::count_if(unacknowledged_, [&](const auto& entry) {
-    return entry.first.step == run.key_step && entry.first.chunk == action.chunk + 1;
+    return entry.first.step < 0 && entry.first.chunk == action.chunk + 1;  // also of the evaluation before this one
   });
   return waiting + run.at_executor < kTests;
 }
