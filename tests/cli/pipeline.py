@@ -56,6 +56,13 @@ class Pipelines(Cluster):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.weights("run"), self.weights("alone"))
 
+    def test_an_evaluation_goes_through_many_chunks_a_stage(self):
+        config = Path(__file__).resolve().parents[2] / "configs/pipeline.toml"
+        widths = ",".join(["32"] * 13)
+        self.train("model.kind=mlp", "model.channels=", f"model.hidden={widths}", "parallel.schedule=interleaved",
+                   "parallel.chunks=6", "parallel.micro_batches=4", "parallel.stall_s=20", "train.max_steps=2", config=config)
+        self.assertIsNotNone(self.summary()["test_accuracy"])
+
     def test_a_schedule_of_ones_own(self):
         self.write("own.csv", "F0,F1,,,B0,B1\n,F0,F1,B0,B1,\n")
         self.train("parallel.workers=1", run="one", config="deep.toml")
