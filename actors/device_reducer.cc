@@ -163,12 +163,7 @@ class DeviceReducer final : public Reducer {
   template <class Work>
   void submit(std::string what, Report report, Work work) {
     queue_->submit([shared = shared_, what = std::move(what), report = std::move(report), work = std::move(work)] {
-      Status status;
-      try {
-        status = work(*shared, report);
-      } catch (const std::exception& e) {
-        status = fail(ErrorKind::failed, e.what());
-      }
+      const Status status = status_of([&] { return work(*shared, report); });
       // Cancelled: another worker of the group ended, and the coordinator hears of that one.
       if (status || status.error().kind == ErrorKind::cancelled) return;
       shared->parts.abort(cat(what, " failed on another worker: ", status.error().message));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include <troupe/actors/measure.h>
 #include <troupe/actors/packed_bucket.h>
@@ -32,11 +33,14 @@ class Exit {
     return true;
   }
   void leave(const std::string& reason) {
-    std::lock_guard lock(mutex_);
-    ++left_;
-    if (group_) group_->abort(reason);
-    group_.reset();
-    changed_.notify_all();
+    Group group;  // the last of it may wait for the device, with nothing locked
+    {
+      std::lock_guard lock(mutex_);
+      ++left_;
+      group = std::move(group_);
+      changed_.notify_all();
+    }
+    if (group) group->abort(reason);
   }
   /// Whether it is left, or has been since, within that time.
   bool wait_left(uint64_t left, std::chrono::milliseconds patience) {
@@ -59,11 +63,7 @@ struct Shared {
   ps::Generation generation = 0;
   uint64_t left = 0;  ///< how often a group had been left when this one was to be joined
   std::unique_ptr<Stream> copies;  ///< of gradients that go alone
-  struct Kept {
-    ps::Bucket bucket;
-    bool alone = false;  ///< answered so
-  };
-  std::vector<Kept> kept;  ///< of the step that runs
+  std::vector<ps::Bucket> kept;  ///< of the step that runs, summed or to be: they go alone when the group is left
 
   explicit Shared(HostReducerParts given) : parts(std::move(given)) {}
 
@@ -111,11 +111,10 @@ struct Shared {
   }
 
   Status reduce(ps::Bucket bucket, const Report& report) {
-    if (!kept.empty() && kept.front().bucket.front().step != bucket.front().step) kept.clear();
-    kept.push_back({std::move(bucket)});
-    Kept& now = kept.back();
-    if (!group || generation != now.bucket.front().host->generation) return answer_alone(now, report);
-    auto sum = summed(now.bucket);
+    if (!kept.empty() && kept.front().front().step != bucket.front().step) kept.clear();
+    if (!group || generation != bucket.front().host->generation) return answer_alone(bucket, report);
+    kept.push_back(std::move(bucket));
+    auto sum = summed(kept.back());
     if (!sum) return tl::unexpected<Error>(sum.error());
     report(std::move(*sum));
     return {};
@@ -147,8 +146,7 @@ struct Shared {
     return sum;
   }
 
-  Status answer_alone(Kept& entry, const Report& report) {
-    entry.alone = true;
+  Status answer_alone(const ps::Bucket& bucket, const Report& report) {
     if (!copies) {
       StreamOptions options;
       options.device = parts.device;
@@ -156,9 +154,9 @@ struct Shared {
       if (!made) return tl::unexpected<Error>(made.error());
       copies = std::move(*made);
     }
-    const ps::HostShare& mine = *entry.bucket.front().host;
-    ps::HostSum sum{entry.bucket.front().step, {}, mine.samples, mine.finite, true};
-    for (const ps::Reduce& task : entry.bucket) {
+    const ps::HostShare& mine = *bucket.front().host;
+    ps::HostSum sum{bucket.front().step, {}, mine.samples, mine.finite, true};
+    for (const ps::Reduce& task : bucket) {
       Tensor host = empty_on_host(*parts.backend, task.gradient.shape());
       copies->copy(task.gradient, host);
       sum.layers.emplace_back(task.layer, std::move(host));
@@ -170,8 +168,7 @@ struct Shared {
 
   Status leave(const Report& report) {
     group.reset();
-    for (Kept& entry : kept)
-      if (!entry.alone) TROUPE_TRY(answer_alone(entry, report));
+    for (const ps::Bucket& bucket : std::exchange(kept, {})) TROUPE_TRY(answer_alone(bucket, report));
     return {};
   }
 };
@@ -216,12 +213,7 @@ class HostReducer final : public Reducer {
   template <class Work>
   void submit(std::string what, Report report, Work work) {
     queue_->submit([shared = shared_, what = std::move(what), report = std::move(report), work = std::move(work)] {
-      Status status;
-      try {
-        status = work(*shared, report);
-      } catch (const std::exception& e) {
-        status = fail(ErrorKind::failed, e.what());
-      }
+      Status status = status_of([&] { return work(*shared, report); });
       if (status) return;
       // A member is gone, and the coordinator hears of it. What is missing is answered when this one leaves.
       const ErrorKind kind = status.error().kind;

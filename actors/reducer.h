@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -6,9 +7,20 @@
 
 #include <troupe/actors/mail.h>
 #include <troupe/kernels/base/check.h>
+#include <troupe/kernels/base/result.h>
 #include <troupe/kernels/base/trace.h>
 
 namespace troupe {
+
+/// What `work` comes to; what it throws is a failure too.
+template <class Work>
+Status status_of(const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    return fail(ErrorKind::failed, e.what());
+  }
+}
 
 /// A worker's end of its group: what it does about all_reduce layers. Nothing waits; what comes of it is reported later,
 /// from any thread. The workers of a group make the same calls in the same order, but for the gradients.

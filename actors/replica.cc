@@ -37,12 +37,15 @@ void take(Self self, const ps::EnvelopePtr& envelope) {
   }
 }
 
-// The twin's shard, or one on the device that goes on from it.
-std::function<std::unique_ptr<ps::Shard>(const ps::ShardOptions&)> made_from(std::shared_ptr<ps::Shard> twin,
+// The twin's shard itself, or one on the device that goes on from it.
+std::function<std::unique_ptr<ps::Shard>(const ps::ShardOptions&)> made_from(std::unique_ptr<ps::Shard> twin,
                                                                              ps::Shard::InitialState initial,
                                                                              std::shared_ptr<ps::ShardStore> store) {
-  return [twin, initial = std::move(initial), store = std::move(store)](const ps::ShardOptions& options) {
-    auto made = ps::Shard::make_from(twin->image(), options, store, initial);
+  // What a std::function captures can be copied.
+  const auto held = std::make_shared<std::unique_ptr<ps::Shard>>(std::move(twin));
+  return [held, initial = std::move(initial), store = std::move(store)](const ps::ShardOptions& options) {
+    if (!options.device) return std::move(*held);
+    auto made = ps::Shard::make_from((*held)->image(), options, store, initial);
     if (!made) throw std::runtime_error(cat("the replica's image cannot be: ", made.error().message));
     return std::move(*made);
   };

@@ -66,6 +66,11 @@ class Host {
                              report(w));
     for (size_t w = 0; w < members.size(); ++w) next<GroupKnown>(w);
   }
+  /// A group that all have joined.
+  void begin(ps::Generation generation, ps::Step step) {
+    join(generation, std::vector<ps::Step>(members.size(), step));
+    for (size_t w = 0; w < members.size(); ++w) next<GroupJoined>(w);
+  }
   void reduce(size_t w, ps::Generation generation, ps::Step step, float value, int64_t samples, bool finite = true) {
     Tensor gradient = Tensor::empty({kCount});
     for (float& x : gradient.span<float>()) x = value;
@@ -101,8 +106,7 @@ BOOST_AUTO_TEST_CASE(MembersAgreeOnTheHighestFirstStep) {
 
 BOOST_AUTO_TEST_CASE(TheLowestGetsTheSumAndAllTheCountOfSamples) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.reduce(0, 1, 0, 1, 20);
   host.reduce(1, 1, 0, 2, 12);
   const auto lowest = host.next<ps::HostSum>(0), other = host.next<ps::HostSum>(1);
@@ -117,8 +121,7 @@ BOOST_AUTO_TEST_CASE(TheLowestGetsTheSumAndAllTheCountOfSamples) {
 
 BOOST_AUTO_TEST_CASE(OneThatIsNotFiniteIsToldToAll) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.reduce(0, 1, 0, 1, 20);
   host.reduce(1, 1, 0, 0, 0, false);
   for (size_t w = 0; w < 2; ++w) BOOST_TEST(!host.next<ps::HostSum>(w).finite);
@@ -127,8 +130,7 @@ BOOST_AUTO_TEST_CASE(OneThatIsNotFiniteIsToldToAll) {
 // Worker 1 never brings its part.
 BOOST_AUTO_TEST_CASE(WhoeverWaitsIsWokenByLeavingAndAnsweredWithItsOwnGradients) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.reduce(0, 1, 0, 5, 20);
   host.members[0]->leave_group(host.report(0));
   const auto alone = host.next<ps::HostSum>(0);
@@ -139,8 +141,7 @@ BOOST_AUTO_TEST_CASE(WhoeverWaitsIsWokenByLeavingAndAnsweredWithItsOwnGradients)
 
 BOOST_AUTO_TEST_CASE(WhatHasBeenSummedIsAnsweredAgainByWhoeverLeaves) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.reduce(0, 1, 0, 1, 20);
   host.reduce(1, 1, 0, 2, 12);
   for (size_t w = 0; w < 2; ++w) host.next<ps::HostSum>(w);
@@ -154,8 +155,7 @@ BOOST_AUTO_TEST_CASE(WhatHasBeenSummedIsAnsweredAgainByWhoeverLeaves) {
 // It would push its own while the sum, with it in, may be on its way.
 BOOST_AUTO_TEST_CASE(WhoeverIsLeftWaitsForTheCoordinatorsWord) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.members[1].reset();
   host.reduce(0, 1, 0, 5, 20);
   host.members[0]->leave_group(host.report(0));
@@ -166,8 +166,7 @@ BOOST_AUTO_TEST_CASE(WhoeverIsLeftWaitsForTheCoordinatorsWord) {
 
 BOOST_AUTO_TEST_CASE(WithoutOneItEndsAndSaysWhy) {
   Host host(2, std::chrono::milliseconds(20));
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   host.members[1].reset();
   host.reduce(0, 1, 0, 5, 20);
   const std::string why = host.next<TaskFailed>(0).what;
@@ -176,11 +175,9 @@ BOOST_AUTO_TEST_CASE(WithoutOneItEndsAndSaysWhy) {
 
 BOOST_AUTO_TEST_CASE(ABucketOfAnOldGenerationGoesAlone) {
   Host host(2);
-  host.join(1, {0, 0});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(1, 0);
   for (size_t w = 0; w < 2; ++w) host.members[w]->leave_group(host.report(w));
-  host.join(2, {1, 1});
-  for (size_t w = 0; w < 2; ++w) host.next<GroupJoined>(w);
+  host.begin(2, 1);
   host.reduce(0, 1, 0, 5, 20);
   BOOST_TEST(host.next<ps::HostSum>(0).alone);
 }

@@ -4,6 +4,7 @@
 
 #include <tests/support/gpu.h>
 #include <tests/support/late_device.h>
+#include <tests/support/random_samples.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 
@@ -13,25 +14,6 @@
 using namespace troupe;
 
 namespace {
-
-class Noise final : public nn::Dataset {
- public:
-  explicit Noise(Shape sample) : sample_(sample) {}
-  int64_t size() const override { return 300; }
-  Shape sample_shape() const override { return sample_; }
-  int64_t classes() const override { return 3; }
-  void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
-    float* out = inputs.data<float>();
-    for (size_t i = 0; i < samples.size(); ++i) {
-      labels.data<int32_t>()[i] = static_cast<int32_t>(samples[i] % 3);
-      Random random(samples[i]);
-      for (int64_t j = 0; j < sample_.count(); ++j) *out++ = static_cast<float>(random.normal());
-    }
-  }
-
- private:
-  Shape sample_;
-};
 
 nn::ModelSpec cnn(double dropout = 0) {
   return {.kind = "cnn",
@@ -46,7 +28,7 @@ nn::ModelSpec cnn(double dropout = 0) {
 struct Sources {
   explicit Sources(uint64_t seed, const nn::ModelSpec& spec = cnn(), DType storage = DType::f32)
       : model(std::make_shared<nn::Model>(std::move(*nn::make_model(spec)))),
-        data(std::make_shared<Noise>(spec.input)),
+        data(std::make_shared<test::RandomSamples>(spec.input, 3, 300)),
         cpu(model, data, data, 1, storage),
         backend(std::make_shared<test::LateBackend>(seed)),
         late(std::move(*nn::ModelSource::make(model, data, data, backend, {}, storage, launches()))) {}
@@ -57,7 +39,7 @@ struct Sources {
 
   std::string said;
   std::shared_ptr<const nn::Model> model;
-  std::shared_ptr<const Noise> data;
+  std::shared_ptr<const test::RandomSamples> data;
   nn::ModelSource cpu;
   std::shared_ptr<test::LateBackend> backend;
   std::unique_ptr<nn::ModelSource> late;
@@ -185,7 +167,7 @@ BOOST_AUTO_TEST_CASE(AnErrorOfWhoeverTakesGradientsStaysOne) {
 
 BOOST_AUTO_TEST_CASE(OnARealDeviceReplayedStepsEqualRunOnes, TROUPE_GPU_TEST(1)) {
   const auto model = std::make_shared<const nn::Model>(std::move(*nn::make_model(cnn())));
-  const auto data = std::make_shared<const Noise>(cnn().input);
+  const auto data = std::make_shared<const test::RandomSamples>(cnn().input, 3, 300);
   const auto backend = load_backend(DeviceKind::cuda).value();
   std::string said;
   const nn::LaunchOptions launches{true, [&](const std::string& text) { said += text + "; "; }};

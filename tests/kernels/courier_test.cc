@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include <tests/support/late_device.h>
+#include <tests/support/random_samples.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -10,26 +11,6 @@
 using namespace troupe;
 
 namespace {
-
-// Samples drawn from their numbers.
-class Noise final : public nn::Dataset {
- public:
-  explicit Noise(Shape sample) : sample_(sample) {}
-  int64_t size() const override { return 300; }
-  Shape sample_shape() const override { return sample_; }
-  int64_t classes() const override { return 3; }
-  void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
-    float* out = inputs.data<float>();
-    for (size_t i = 0; i < samples.size(); ++i) {
-      labels.data<int32_t>()[i] = static_cast<int32_t>(samples[i] % 3);
-      Random random(samples[i]);
-      for (int64_t j = 0; j < sample_.count(); ++j) *out++ = static_cast<float>(random.normal());
-    }
-  }
-
- private:
-  Shape sample_;
-};
 
 nn::ModelSpec cnn_spec() {
   return {.kind = "cnn",
@@ -45,14 +26,14 @@ struct Sources {
   explicit Sources(uint64_t seed)
       : spec(cnn_spec()),
         model(std::make_shared<nn::Model>(std::move(*nn::make_model(spec)))),
-        data(std::make_shared<Noise>(spec.input)),
+        data(std::make_shared<test::RandomSamples>(spec.input, 3, 300)),
         cpu(model, data, data),
         backend(std::make_shared<test::LateBackend>(seed)),
         late(std::move(*nn::ModelSource::make(model, data, data, backend, {}))) {}
 
   nn::ModelSpec spec;
   std::shared_ptr<const nn::Model> model;
-  std::shared_ptr<const Noise> data;
+  std::shared_ptr<const test::RandomSamples> data;
   nn::ModelSource cpu;
   std::shared_ptr<test::LateBackend> backend;
   std::unique_ptr<nn::ModelSource> late;

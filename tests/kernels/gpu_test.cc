@@ -4,6 +4,7 @@
 
 #include <tests/support/gpu.h>
 #include <tests/support/ops.h>
+#include <tests/support/random_samples.h>
 #include <tests/support/tensors.h>
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
@@ -93,28 +94,9 @@ void check_conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, o
   }
 }
 
-class Noise final : public nn::Dataset {
- public:
-  explicit Noise(Shape sample) : sample_(sample) {}
-  int64_t size() const override { return 300; }
-  Shape sample_shape() const override { return sample_; }
-  int64_t classes() const override { return 10; }
-  void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
-    float* out = inputs.data<float>();
-    for (size_t i = 0; i < samples.size(); ++i) {
-      labels.data<int32_t>()[i] = static_cast<int32_t>(samples[i] % 10);
-      Random random(samples[i]);
-      for (int64_t j = 0; j < sample_.count(); ++j) *out++ = static_cast<float>(random.normal());
-    }
-  }
-
- private:
-  Shape sample_;
-};
-
 void check_step(const nn::ModelSpec& spec) {
   const auto model = std::make_shared<const nn::Model>(std::move(*nn::make_model(spec)));
-  const auto data = std::make_shared<const Noise>(spec.input);
+  const auto data = std::make_shared<const test::RandomSamples>(spec.input, 10, 300);
   nn::ModelSource cpu(model, data, data);
   const auto gpu = std::move(*nn::ModelSource::make(model, data, data, load_backend(DeviceKind::cuda).value(), {}));
   std::vector<Tensor> weights, expected(model->layers().size());

@@ -35,6 +35,12 @@ class World : public CoordinatorWorld {
   void say(WorkerId w, const std::string& id = "", const std::string& device = "cuda") {
     hear(worker(w), CollectiveId{device, {}, id, false});
   }
+  /// Both have spoken, and the lowest has made the id.
+  void make_id() {
+    say(0);
+    say(1);
+    say(0, "key");
+  }
   void joined(WorkerId w) { hear(worker(w), CollectiveId{"cuda", {}, "", true}); }
   /// Time passes, in which the nodes are heard.
   void pass(int64_t seconds) {
@@ -111,9 +117,7 @@ BOOST_AUTO_TEST_CASE(WhoeverHasJoinedIsAnswered) {
 
 BOOST_AUTO_TEST_CASE(WhoeverHasNotJoinedInTimeEndsTheRunAndIsNamed) {
   World w({"a", "a"});
-  w.say(0);
-  w.say(1);
-  w.say(0, "key");  // and it waits
+  w.make_id();  // and it waits
   w.pass(44);
   BOOST_TEST_REQUIRE(!w.all.finished.has_value());
   w.pass(2);
@@ -134,9 +138,7 @@ BOOST_AUTO_TEST_CASE(SoDoesWhoeverHasNotEvenSpoken) {
 
 BOOST_AUTO_TEST_CASE(WhenAllWaitAndNoneJoinsAllAreNamed) {
   World w({"a", "a"});
-  w.say(0);
-  w.say(1);
-  w.say(0, "key");
+  w.make_id();
   w.say(1, "key");
   w.pass(46);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
@@ -146,9 +148,7 @@ BOOST_AUTO_TEST_CASE(WhenAllWaitAndNoneJoinsAllAreNamed) {
 
 BOOST_AUTO_TEST_CASE(WhenAllHaveJoinedTimeMayPass) {
   World w({"a", "a"});
-  w.say(0);
-  w.say(1);
-  w.say(0, "key");
+  w.make_id();
   for (const WorkerId member : {0u, 1u}) w.joined(member);
   w.pass(100);
   BOOST_TEST(!w.all.finished.has_value());
@@ -157,9 +157,7 @@ BOOST_AUTO_TEST_CASE(WhenAllHaveJoinedTimeMayPass) {
 // Worker 1 is being started again.
 BOOST_AUTO_TEST_CASE(NobodyIsLateWhileANewGenerationIsOnItsWay) {
   World w({"a", "a"});
-  w.say(0);
-  w.say(1);
-  w.say(0, "key");
+  w.make_id();
   w.joined(0);
   w.hear({Role::node, 1, 1}, Down{w.worker(1), "killed"});
   w.pass(100);
@@ -177,9 +175,7 @@ BOOST_AUTO_TEST_CASE(DevicesOfTwoKindsOnOneHostEndTheRunAndAreNamed) {
 
 BOOST_AUTO_TEST_CASE(ANewGenerationIsANewGroup) {
   World w({"a", "a"});
-  w.say(0);
-  w.say(1);
-  w.say(0, "key");
+  w.make_id();
   w.answers();
   w.hear({Role::node, 1, 1}, Down{w.worker(1), "killed"});
   w.start_actors();

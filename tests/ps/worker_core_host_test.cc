@@ -82,6 +82,12 @@ class World {
     reply(step);
     backward(step);
   }
+  /// A step of a group that is there, up to its sums; fc3's push is acknowledged.
+  void begin_together() {
+    group();
+    begin(0);
+    acknowledge(said<Push>());
+  }
   void acknowledge(const std::vector<Push>& pushes) {
     for (const Push& push : pushes) hear(kServer, PushAck{push.sequence, push.parcel, push.step});
   }
@@ -207,9 +213,7 @@ BOOST_AUTO_TEST_CASE(AWorkerThatIsAloneOnItsHostPushesItsOwn) {
 
 BOOST_AUTO_TEST_CASE(TheLowestPushesTheSumAndCoversTheOthers) {
   World w(0);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());  // fc3's
+  w.begin_together();
   w.sum(0, 3, 10);
   const auto pushes = w.sums();
   BOOST_TEST_REQUIRE(pushes.size() == 2u);
@@ -225,9 +229,7 @@ BOOST_AUTO_TEST_CASE(TheLowestPushesTheSumAndCoversTheOthers) {
 
 BOOST_AUTO_TEST_CASE(AnotherMemberPushesNothingAndIsDoneWhenTheNextWeightsCome) {
   World w(1);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.sum(0, 3, 10);
   BOOST_TEST(w.sums().empty());
   BOOST_TEST(w.said<WorkDone>().empty());
@@ -252,9 +254,7 @@ BOOST_AUTO_TEST_CASE(ItIsDoneTooWhenTheNextWeightsComeBeforeTheSum) {
 // The acknowledgement is lost, the weights that follow the sum are not.
 BOOST_AUTO_TEST_CASE(SoIsTheLowest) {
   World w(0);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.sum(0, 3, 10);
   w.sums();
   w.reply(1);
@@ -281,9 +281,7 @@ BOOST_AUTO_TEST_CASE(AStepBeforeTheAgreedOneIsPushedAlone) {
 
 BOOST_AUTO_TEST_CASE(InANewGenerationASumIsNotSaidAgainAndEverybodyPushesItsOwn) {
   World w(0);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.sum(0, 3, 10);
   const auto sums = w.sums();
   w.join(2);
@@ -308,9 +306,7 @@ BOOST_AUTO_TEST_CASE(InANewGenerationASumIsNotSaidAgainAndEverybodyPushesItsOwn)
 // It was taken while the new generation was on its way: the others push their own by then.
 BOOST_AUTO_TEST_CASE(ASumOfAGroupThatHasEndedIsNotPushed) {
   World w(0);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.join(2);
   w.sum(0, 3, 10);
   BOOST_TEST(w.sums().empty());
@@ -322,9 +318,7 @@ BOOST_AUTO_TEST_CASE(ASumOfAGroupThatHasEndedIsNotPushed) {
 
 BOOST_AUTO_TEST_CASE(SoDoesWhoeverHadOnlyBeenCovered) {
   World w(1);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.sum(0, 3, 10);
   w.join(2);
   w.alone(0, 1, 4);
@@ -337,9 +331,7 @@ BOOST_AUTO_TEST_CASE(SoDoesWhoeverHadOnlyBeenCovered) {
 
 BOOST_AUTO_TEST_CASE(OfASumThatIsStoredNothingIsPushedAgain) {
   World w(1);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.sum(0, 3, 10);
   w.reply(1);
   w.join(2);
@@ -350,9 +342,7 @@ BOOST_AUTO_TEST_CASE(OfASumThatIsStoredNothingIsPushedAgain) {
 // Half of the step's sums were there when the group ended.
 BOOST_AUTO_TEST_CASE(ASumAndAnOwnGradientAreNeverPushedTogether) {
   World w(0);
-  w.group();
-  w.begin(0);
-  w.acknowledge(w.said<Push>());
+  w.begin_together();
   w.take(w.core->summed_on_host({0, {{1, filled(3)}}, 10, true}));
   w.said<Push>();
   w.join(2);

@@ -278,11 +278,10 @@ class LateBackend final : public Backend {
     if (group.plans.empty()) group.plans.assign(static_cast<size_t>(seat.size), 0);
     group.plans[static_cast<size_t>(seat.rank)] = seat.plan;
     ++group.come;
+    come_.notify_all();
     while (group.come < seat.size) {
       if (seat.given_up && seat.given_up()) return fail(ErrorKind::cancelled, "a member has given up");
-      lock.unlock();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      lock.lock();
+      come_.wait_for(lock, std::chrono::milliseconds(1));  // that somebody has given up is for us to ask
     }
     for (const uint64_t plan : group.plans)
       if (plan != seat.plan) return fail(ErrorKind::invalid, "the ranks of a group do not plan the same collectives");
@@ -314,6 +313,7 @@ class LateBackend final : public Backend {
   std::mutex mutex_;  ///< of `streams` and what follows
   int keys_ = 0;
   std::map<GroupKey, Joining> joining_;
+  std::condition_variable come_;  ///< to a group of `joining_`
 };
 
 }  // namespace troupe::test

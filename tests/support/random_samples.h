@@ -4,11 +4,11 @@
 
 namespace troupe::test {
 
-/// 64 samples of normal noise, the same whenever they are asked for; labels go round.
+/// Samples of normal noise, the same whenever they are asked for; labels go round.
 class RandomSamples final : public nn::Dataset {
  public:
-  RandomSamples(Shape shape, int64_t classes) : shape_(shape), classes_(classes) {}
-  int64_t size() const override { return 64; }
+  RandomSamples(Shape shape, int64_t classes, int64_t size = 64) : shape_(shape), classes_(classes), size_(size) {}
+  int64_t size() const override { return size_; }
   Shape sample_shape() const override { return shape_; }
   int64_t classes() const override { return classes_; }
   void gather(std::span<const uint32_t> samples, Tensor& inputs, Tensor& labels) const override {
@@ -22,7 +22,7 @@ class RandomSamples final : public nn::Dataset {
 
  private:
   Shape shape_;
-  int64_t classes_;
+  int64_t classes_, size_;
 };
 
 }  // namespace troupe::test
