@@ -1,6 +1,10 @@
 #include <boost/test/unit_test.hpp>
 
+#include <condition_variable>
+#include <deque>
 #include <future>
+#include <mutex>
+#include <utility>
 
 #include <troupe/actors/actor_queue.h>
 #include <troupe/actors/server.h>
@@ -146,26 +150,45 @@ BOOST_AUTO_TEST_CASE(ADeviceThatIsNotThereEndsTheRunWithTheReason) {
   BOOST_TEST(trial.result.failure.find("finds no device") != std::string::npos, trial.result.failure);
 }
 
-// One thread runs every actor, and the device stands still while the server takes a push and an image for its store.
-BOOST_AUTO_TEST_CASE(NoActorsThreadWaitsForTheDevice) {
-  constexpr auto kLong = std::chrono::seconds(20);
-  const ps::Endpoint server{ps::Role::server, 0, 1}, worker{ps::Role::worker, 0, 1}, coordinator{ps::Role::coordinator, 0, 1};
-  ps::Membership membership;
-  membership.generation = 1;
-  membership.workers = membership.servers = {1};
-  membership.layout = std::make_shared<const ps::Layout>(
-      ps::make_layout({{"fc1", 8, {{"fc1.weight", {8}, 0}}}}, {kAsync}, ps::LayoutOptions{}));
-  membership.rebase = 0;
-  const auto backend = late_backend(7);
-  const auto transport = std::make_shared<ps::MemoryTransport>();
-  std::promise<void> admitted, acknowledged, ran, go_on;
-  transport->attach(coordinator, [&](const ps::EnvelopePtr&) { admitted.set_value(); });
-  transport->attach(worker, [&](const ps::EnvelopePtr&) { acknowledged.set_value(); });
+namespace {
 
-  SystemConfig config(1);
-  caf::actor_system system(config);
+/// A queue whose tasks the test runs, in order.
+class ByHand final : public Executor {
+ public:
+  void submit(std::function<void()> task) override {
+    std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+  /// The next one, as soon as it is there.
+  void run() {
+    std::unique_lock lock(mutex_);
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !tasks_.empty(); }));
+    const auto task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+  }
+  void wait_for(size_t tasks) {
+    std::unique_lock lock(mutex_);
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return tasks_.size() >= tasks; }));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+};
+
+constexpr auto kLong = std::chrono::seconds(20);
+const ps::Endpoint kServer{ps::Role::server, 0, 1}, kWorker{ps::Role::worker, 0, 1},
+    kCoordinator{ps::Role::coordinator, 0, 1};
+
+/// One server with a layer of 8 elements, `async`.
+ServerParts server_alone(std::shared_ptr<ps::Transport> transport, std::shared_ptr<test::LateBackend> backend,
+                         std::shared_ptr<Executor> queue) {
   ServerParts parts;
-  parts.options.self = server;
+  parts.options.self = kServer;
   parts.options.optimizer = ps::make_optimizer({.name = "sgd"}).value();
   parts.store = ps::make_memory_store(1);
   parts.make_shard = [store = parts.store](const ps::ShardOptions& options) {
@@ -173,25 +196,86 @@ BOOST_AUTO_TEST_CASE(NoActorsThreadWaitsForTheDevice) {
       return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
     });
   };
-  parts.device = ServerDevice{[backend] { return ps::ShardDevice::make("server 0", backend, 0, {.name = "sgd"}); },
-                              make_actor_queue(system, "shard")};
-  parts.transport = transport;
-  spawn_server(system, std::move(parts));
-  transport->send({coordinator, server, 1, std::move(membership)});
+  parts.device =
+      ServerDevice{[backend] { return ps::ShardDevice::make("server 0", backend, 0, {.name = "sgd"}); }, std::move(queue)};
+  parts.transport = std::move(transport);
+  return parts;
+}
+
+ps::Envelope admission() {
+  ps::Membership membership;
+  membership.generation = 1;
+  membership.workers = membership.servers = {1};
+  membership.layout = std::make_shared<const ps::Layout>(
+      ps::make_layout({{"fc1", 8, {{"fc1.weight", {8}, 0}}}}, {kAsync}, ps::LayoutOptions{}));
+  membership.rebase = 0;
+  return {kCoordinator, kServer, 1, std::move(membership)};
+}
+
+ps::Envelope push(ps::Sequence sequence) {
+  ps::Push push{sequence, 0, static_cast<ps::Step>(sequence) - 1, 0, 1};
+  push.gradients = {Tensor::zeros({8})};
+  return {kWorker, kServer, 1, std::move(push)};
+}
+
+}  // namespace
+
+// One thread runs every actor, and the device stands still while the server takes a push and an image for its store.
+BOOST_AUTO_TEST_CASE(NoActorsThreadWaitsForTheDevice) {
+  const auto backend = late_backend(7);
+  const auto transport = std::make_shared<ps::MemoryTransport>();
+  std::promise<void> admitted, acknowledged, ran, go_on;
+  transport->attach(kCoordinator, [&](const ps::EnvelopePtr&) { admitted.set_value(); });
+  transport->attach(kWorker, [&](const ps::EnvelopePtr&) { acknowledged.set_value(); });
+
+  SystemConfig config(1);
+  caf::actor_system system(config);
+  spawn_server(system, server_alone(transport, backend, make_actor_queue(system, "shard")));
+  transport->send(admission());
   BOOST_TEST_REQUIRE((admitted.get_future().wait_for(kLong) == std::future_status::ready));
 
   const auto gate = go_on.get_future().share();
-  for (auto* stream : backend->all_streams()) stream->submit([gate, kLong] { gate.wait_for(kLong); });
-  ps::Push push{1, 0, 0, 0, 1};
-  push.gradients = {Tensor::zeros({8})};
-  transport->send({worker, server, 1, std::move(push)});
+  for (auto* stream : backend->all_streams()) stream->submit([gate] { gate.wait_for(kLong); });
+  transport->send(push(1));
   system.spawn([&ran] { ran.set_value(); });
   BOOST_TEST((ran.get_future().wait_for(kLong / 2) == std::future_status::ready));
   auto answer = acknowledged.get_future();
   BOOST_TEST((answer.wait_for(std::chrono::seconds(0)) == std::future_status::timeout));
   go_on.set_value();
   BOOST_TEST((answer.wait_for(kLong) == std::future_status::ready));
-  transport->send({coordinator, server, 1, ps::Finish{}});
+  transport->send({kCoordinator, kServer, 1, ps::Finish{}});
+}
+
+// What was thrown may have left the shard half changed.
+BOOST_AUTO_TEST_CASE(NothingIsDoneWithAShardThatThrew) {
+  const auto backend = late_backend(8);
+  const auto transport = std::make_shared<ps::MemoryTransport>();
+  const auto queue = std::make_shared<ByHand>();
+  std::promise<void> admitted;
+  transport->attach(kCoordinator, [&](const ps::EnvelopePtr&) { admitted.set_value(); });
+  transport->attach(kWorker, [](const ps::EnvelopePtr&) {});
+  SystemConfig config(1);
+  caf::actor_system system(config);
+  spawn_server(system, server_alone(transport, backend, queue));
+  transport->send(admission());
+  queue->run();
+  BOOST_TEST_REQUIRE((admitted.get_future().wait_for(kLong) == std::future_status::ready));
+
+  transport->send(push(1));
+  transport->send(push(2));
+  queue->wait_for(2);
+  const size_t limit = std::exchange(backend->memory->limit, 1);
+  queue->run();  // no memory for the first one's gradient
+  backend->memory->limit = limit;
+  const auto kernels = [&] {
+    int64_t count = 0;
+    for (const auto* stream : backend->all_streams()) count += stream->counts.kernels;
+    return count;
+  };
+  const int64_t before = kernels();
+  queue->run();
+  BOOST_TEST(kernels() == before);
+  queue->run();  // the server has ended, and its shard goes
 }
 
 BOOST_AUTO_TEST_CASE(OnARealDeviceARunIsTheOneOfHostMemoryToRounding, TROUPE_GPU_TEST(1)) {

@@ -757,6 +757,22 @@ BOOST_AUTO_TEST_CASE(AnEvaluationIsAFewMicroBatchesAheadOfTheNextStageAtMost) {
   world.faults.clear();
 }
 
+// A stage has done its part of one evaluation and begins the next, while the stage behind it still has the first to do.
+BOOST_AUTO_TEST_CASE(WhatWaitsOfOneEvaluationCountsInTheNext) {
+  World world(schedule("1f1b", 2, 4), 1);
+  Work test;
+  test.kind = Work::Kind::evaluate;
+  test.range = {0, 0, 4 * 4};
+  world.begin(test);
+  while (!world.nodes[0].tasks.empty()) world.compute(0);
+  BOOST_TEST(world.nodes[0].done);
+  world.take(0, world.nodes[0].core->begin(test));
+  BOOST_TEST(world.nodes[0].tasks.empty());
+  while (!world.network.empty()) world.deliver(0);
+  BOOST_TEST(!world.nodes[0].tasks.empty());
+  BOOST_TEST(world.faults.empty());
+}
+
 // Their acknowledgements were lost. Kept, they would soon be more than may wait.
 BOOST_AUTO_TEST_CASE(OutputsOfAnEvaluationThatIsOverAreAcknowledgedAndForgotten) {
   World world(schedule("1f1b", 2, 4), 1);
