@@ -218,6 +218,22 @@ BOOST_AUTO_TEST_CASE(TheRunGoesOnWithoutAMemberInASmallerGroup) {
   BOOST_TEST(backend->joins >= 5);
 }
 
+// It has begun a step with weights that came to its device, and computes that step without a group: gradients stay where
+// the weights are, and servers refuse those of a device.
+BOOST_AUTO_TEST_CASE(WhoeverIsLeftAlonePushesFromHostMemory) {
+  const Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}, .change = [](ClusterParts& parts) {
+    parts.coordinator.on_loss = ps::OnLoss::shrink;
+  }};
+  const auto backend = late_backend(1, 2);
+  std::atomic<int> calls = 0;
+  backend->broadcasting = [&calls](int rank) {
+    if (rank == 1 && ++calls == 4 * 3 + 2) throw std::runtime_error("a device is lost");
+  };
+  const Trial got = train_on_nodes(nodes, backend);
+  BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::completed), got.result.failure);
+  BOOST_TEST(got.result.workers_dropped == 1);
+}
+
 /// Takes tasks and never runs them.
 class Stuck final : public Executor {
  public:
