@@ -93,7 +93,11 @@ class Host {
   std::vector<Tensor> give(ps::Generation generation, ps::Step step, float value) {
     std::vector<Tensor> got;
     for (size_t w = 0; w < members.size(); ++w) broadcast(w, generation, step, value);
-    for (size_t w = 0; w < members.size(); ++w) got.push_back(next<ps::HostWeights>(w).layers.at(0).second);
+    for (size_t w = 0; w < members.size(); ++w) {
+      const auto weights = next<ps::HostWeights>(w);
+      BOOST_TEST(weights.step == step);
+      got.push_back(weights.layers.at(0).second);
+    }
     return got;
   }
 
