@@ -55,6 +55,7 @@ Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig&
   made->server_backend_ = std::move(*servers);
   TROUPE_TRY(made->load());
   TROUPE_TRY(made->choose());
+  made->coordinator_.layout.spread = spread;
   return std::shared_ptr<const Blueprint>(std::move(made));
 }
 
