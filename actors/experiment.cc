@@ -149,7 +149,8 @@ Status Experiment::Impl::resume() {
   TROUPE_TRY(Blueprint::resume(parts, checkpoint));
   const ps::Manifest& manifest = checkpoint->manifest();
   resumed_from = checkpoint->folder();
-  if (const auto spent = manifest.metrics.find("seconds"); spent != manifest.metrics.end()) before.seconds = spent->second;
+  if (const auto spent = manifest.metrics.find("seconds"); spent != manifest.metrics.end())
+    before.seconds = spent->second;
   return {};
 }
 
@@ -207,7 +208,9 @@ void Experiment::Impl::spread() {
   roster.welcome.resume_from = resumed_from;
   for (const ps::Policy& policy : parts.coordinator.policies)
     if (policy.mode == ps::Mode::all_reduce) {
-      notes.push_back("the workers live in several processes: of all_reduce layers those of a process sum first, and the servers what the processes push");
+      notes.push_back(
+          "the workers live in several processes: of all_reduce layers those of a process sum first, and the servers "
+          "what the processes push");
       break;
     }
 }
@@ -280,8 +283,9 @@ Status Experiment::Impl::open_folder() {
   if (options.recovery) options.resume = options.recovery->run;
   const bool same = options.run_dir.empty() || std::filesystem::equivalent(options.run_dir, options.resume, ignored);
   auto opened = !options.resume.empty() && same ? ps::RunFolder::open(options.resume)
-                : options.run_dir.empty() ? ps::RunFolder::create_under(options.parent, config().run.name, options.stamp)
-                                          : ps::RunFolder::create_at(options.run_dir);
+                : options.run_dir.empty()
+                    ? ps::RunFolder::create_under(options.parent, config().run.name, options.stamp)
+                    : ps::RunFolder::create_at(options.run_dir);
   if (!opened) return tl::unexpected<Error>(opened.error());
   folder = std::move(*opened);
   folder_path = folder->path();
@@ -363,12 +367,14 @@ Result<ps::Reload> Experiment::Impl::load(const ps::ReloadRequest& request) {
   auto search = store->newest_valid();
   if (!search) return tl::unexpected<Error>(search.error());
   for (const auto& skipped : search->skipped)
-    log->write(ps::LogLevel::warning, "coordinator", cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
+    log->write(ps::LogLevel::warning, "coordinator",
+               cat("passed over the checkpoint ", skipped.folder, ": ", skipped.reason));
   if (!search->newest && !search->skipped.empty())
     return fail(ErrorKind::corrupt, cat(search->skipped.front().folder, ": ", search->skipped.front().reason,
                                         "; there is no other checkpoint"));
   if (!search->newest) {
-    ps::Reload first = first_parameters(request, parts.initial, parts.coordinator.resume ? parts.coordinator.resume->step : 0);
+    ps::Reload first =
+        first_parameters(request, parts.initial, parts.coordinator.resume ? parts.coordinator.resume->step : 0);
     first.folder = resumed_from;
     return first;
   }

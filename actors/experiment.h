@@ -54,8 +54,8 @@ struct ExperimentOptions {
   ps::Log::Listener log;
 };
 
-/// A run as a configuration describes it, in one process or as the coordinator of several: data, model, optimizer, run folder, checkpoints,
-/// metrics, recording, summary.
+/// A run as a configuration describes it, in one process or as the coordinator of several: data, model, optimizer, run
+/// folder, checkpoints, metrics, recording, summary.
 class Experiment {
  public:
   /// Everything that can be wrong is found here, before a run folder is made: the data set is read, the model

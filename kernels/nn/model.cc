@@ -137,7 +137,8 @@ std::vector<Model::Tied> Model::tied() const {
   size_t user = 0;
   for (size_t index = 0; index < nodes_.size(); ++index) {
     while (user + 1 < specs_.size() && spec_nodes_[user + 1] <= index) ++user;
-    if (nodes_[index].spec >= 0 && !nodes_[index].owner) tied.push_back({static_cast<size_t>(nodes_[index].spec), user});
+    if (nodes_[index].spec >= 0 && !nodes_[index].owner)
+      tied.push_back({static_cast<size_t>(nodes_[index].spec), user});
   }
   return tied;
 }

@@ -52,8 +52,8 @@ std::vector<Setting> declare() {
       {.key = "model.block",
        .field = AT(model.block),
        .unit = "",
-       .why = "resnet: two 3x3 convolutions (ResNet-18 and 34), or 1x1, 3x3 and 1x1 with four times as many channels at "
-              "the end (ResNet-50 and deeper).",
+       .why = "resnet: two 3x3 convolutions (ResNet-18 and 34), or 1x1, 3x3 and 1x1 with four times as many channels "
+              "at the end (ResNet-50 and deeper).",
        .choices = {"basic", "bottleneck"}},
       {.key = "model.stem",
        .field = AT(model.stem),
@@ -255,8 +255,8 @@ std::vector<Setting> declare() {
       {.key = "data.shape",
        .field = AT(data.shape),
        .unit = "",
-       .why = "synthetic: dimensions of a sample instead of data.features, as in [3, 32, 32] for images [channels, height, "
-              "width].",
+       .why = "synthetic: dimensions of a sample instead of data.features, as in [3, 32, 32] for images [channels, "
+              "height, width].",
        .least = 1},
       {.key = "data.classes",
        .field = AT(data.classes),
@@ -371,21 +371,21 @@ std::vector<Setting> declare() {
       {.key = "parallel.chunks",
        .field = AT(parallel.chunks),
        .unit = "",
-       .why = "Parts of the model on each stage, not next to each other: interleaved takes any number, zb-v 2; more idle "
-              "less and send more.",
+       .why = "Parts of the model on each stage, not next to each other: interleaved takes any number, zb-v 2; more "
+              "idle less and send more.",
        .least = 1,
        .most = 4096},
       {.key = "parallel.cuts",
        .field = AT(parallel.cuts),
        .unit = "layers",
-       .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast as "
-              "can be, by parallel.profile or estimated work.",
+       .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast "
+              "as can be, by parallel.profile or estimated work.",
        .least = 1},
       {.key = "parallel.profile",
        .field = AT(parallel.profile),
        .unit = "",
-       .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out unequal the "
-              "better cut is found with it. Empty: by estimated work."},
+       .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out "
+              "unequal the better cut is found with it. Empty: by estimated work."},
       {.key = "parallel.strict_schedule",
        .field = AT(parallel.strict_schedule),
        .unit = "",
@@ -399,8 +399,8 @@ std::vector<Setting> declare() {
       {.key = "parallel.bucket_bytes",
        .field = AT(parallel.bucket_bytes),
        .unit = "bytes",
-       .why = "All_reduce layers that are reduced together, from the last one on; smaller begins earlier in the backward "
-              "pass, larger costs fewer messages.",
+       .why = "All_reduce layers that are reduced together, from the last one on; smaller begins earlier in the "
+              "backward pass, larger costs fewer messages.",
        .least = 1},
       {.key = "parallel.reduce_threads",
        .field = AT(parallel.reduce_threads),
@@ -418,13 +418,14 @@ std::vector<Setting> declare() {
       {.key = "parallel.launch_graphs",
        .field = AT(parallel.launch_graphs),
        .unit = "",
-       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are shorter "
-              "than it takes to launch them. The forward pass then begins when all weights are there."},
+       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are "
+              "shorter than it takes to launch them. The forward pass then begins when all weights are there."},
       {.key = "parallel.server_device",
        .field = ENUM_AT(parallel.server_device),
        .unit = "",
-       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, for "
-              "models whose updates are more than the CPU keeps up with; their memory is then the workers' no more.",
+       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, "
+              "for models whose updates are more than the CPU keeps up with; their memory is then the workers' no "
+              "more.",
        .choices = {"cpu", "cuda"}},
 
       {.key = "precision.matmul",
@@ -637,20 +638,21 @@ std::vector<Setting> declare() {
       {.key = "checkpoint.durability",
        .field = ENUM_AT(checkpoint.durability),
        .unit = "",
-       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint: a server that is lost goes "
-              "on from there, and what it lost is reported), the death of its server's "
-              "process (logged, on the server's disk), or the loss of its host (replicated, on another node).",
+       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint: a server that is lost "
+              "goes on from there, and what it lost is reported), the death of its server's process (logged, on the "
+              "server's disk), or the loss of its host (replicated, on another node).",
        .choices = {"checkpoint", "logged", "replicated"}},
       {.key = "checkpoint.log_folder",
        .field = AT(checkpoint.log_folder),
        .unit = "folder",
-       .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ in "
-              "the run's folder."},
+       .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ "
+              "in the run's folder."},
       {.key = "checkpoint.log_sync",
        .field = ENUM_AT(checkpoint.log_sync),
        .unit = "",
-       .why = "When logs are written through to the disk, for power cuts: before each acknowledgement (each), ten times a "
-              "second (interval), or when the system likes (never). The death of a process loses nothing either way.",
+       .why = "When logs are written through to the disk, for power cuts: before each acknowledgement (each), ten "
+              "times a second (interval), or when the system likes (never). The death of a process loses nothing "
+              "either way.",
        .choices = {"each", "interval", "never"}},
 
       {.key = "elastic.max_restarts",

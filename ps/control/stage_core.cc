@@ -39,9 +39,9 @@ std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
   return parts;
 }
 
-// An evaluation: as many micro-batches as there are chunks, but no more than may wait between two of them, one after the
-// other, through each chunk in turn. A stage with several chunks is busy with one while what it made for the next is on its
-// way through the others.
+// An evaluation: as many micro-batches as there are chunks, but no more than may wait between two of them, one after
+// the other, through each chunk in turn. A stage with several chunks is busy with one while what it made for the next
+// is on its way through the others.
 Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches, int64_t most) {
   Schedule out = schedule;
   out.micro_batches = micro_batches;
@@ -140,7 +140,7 @@ std::optional<uint32_t> StageCore::reader(LayerId layer, bool on_this_stage) con
 
 bool StageCore::on_both(LayerId layer) const { return membership_->layout->policies[layer].mode == Mode::all_reduce; }
 
-// ---- work ------------------------------------------------------------------------------------------------------------
+// ---- work -----------------------------------------------------------------------------------------------------------
 
 StageCore::Effects StageCore::begin(const Work& work) {
   const bool train = work.kind == Work::Kind::train;
@@ -161,8 +161,9 @@ StageCore::Run StageCore::plan(const Work& work) const {
   const bool train = work.kind == Work::Kind::train;
   const int64_t tests = (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch;
   auto micro = split(work.range, train ? schedule.micro_batches : tests);
-  auto list = train ? options_.plan.schedule
-                    : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size()), kTests));
+  auto list =
+      train ? options_.plan.schedule
+            : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size()), kTests));
   StageOrder order(*list, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
   const auto forwards = std::ranges::count(list->actions[stage()], ActionKind::forward, &Action::kind);
   return {.work = work,
@@ -401,7 +402,7 @@ void StageCore::finish(Effects& out) {
   }
 }
 
-// ---- messages --------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 StageCore::Effects StageCore::handle(const Envelope& envelope) {
   Effects out;
@@ -484,7 +485,7 @@ StageCore::Effects StageCore::tick() const {
   return out;
 }
 
-// ---- stalls ----------------------------------------------------------------------------------------------------------
+// ---- stalls ---------------------------------------------------------------------------------------------------------
 
 void StageCore::moved(std::string what) {
   ++moves_;
@@ -501,7 +502,8 @@ std::string StageCore::waits_for() const {
   const Run& run = runs_.front();  // the others wait for it, or for the same
   if (!run.order.done()) {
     if (const auto next = run.order.next(); next && !has_room(run, *next))
-      return cat(describe(holder(next->chunk + 1)), " to take outputs of earlier micro-batches than ", next->micro_batch);
+      return cat(describe(holder(next->chunk + 1)), " to take outputs of earlier micro-batches than ",
+                 next->micro_batch);
     const Action& action = run.order.waiting();
     const bool forward = action.kind == ActionKind::forward;
     const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;

@@ -44,9 +44,9 @@ struct TransformerShape {
   bool learned_positions = true;
 };
 
-/// Layers "embedding", "block1", ..., "head". Parameters, FLOPs: arXiv 2104.04473, section 5.1
-/// and appendix; activations: arXiv 2205.05198, table 2, with fp32 logits; after backward_input 32 s h of a block are
-/// kept (arXiv 2401.10241, table 1).
+/// Layers "embedding", "block1", ..., "head". Parameters, FLOPs: arXiv 2104.04473, section 5.1 and appendix;
+/// activations: arXiv 2205.05198, table 2, with fp32 logits; after backward_input 32 s h of a block are kept (arXiv
+/// 2401.10241, table 1).
 /// `bytes_a_value`: 2 in half precision, for which those are; in fp32 (4) all is twice as large.
 ModelLoad transformer_load(const TransformerShape& shape, double bytes_a_value = 2);
 

@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(SoDoesItWithStateAndWeightDecay) {
 BOOST_AUTO_TEST_CASE(SoDoesItBesideLayersOfServers) { check_equal({kAllReduce, kSync, kAllReduce, kSync}); }
 
 BOOST_AUTO_TEST_CASE(SoDoesItWithClippedGradients) {
-  check_equal({kAllReduce, kSync, kAllReduce, kAllReduce}, [](ClusterParts& parts) { parts.coordinator.clip_norm = 0.3; });
+  check_equal({kAllReduce, kSync, kAllReduce, kAllReduce},
+              [](ClusterParts& parts) { parts.coordinator.clip_norm = 0.3; });
 }
 
 BOOST_AUTO_TEST_CASE(CheckpointsOnTheWayHoldTheSame) {

@@ -26,8 +26,10 @@ class World {
  public:
   explicit World(WorkerId self, bool skip_non_finite = false) : self_(self) {
     std::vector<LayerSpec> layers;
-    for (const char* name : {"fc1", "fc2", "fc3"}) layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
-    layout_ = std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
+    for (const char* name : {"fc1", "fc2", "fc3"})
+      layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
+    layout_ =
+        std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
     WorkerOptions options;
     options.self = {Role::worker, self, 1};
     options.bucket_bytes = 4 * kCount;

@@ -20,7 +20,8 @@ LIBRARIES = [
     ("OpenMP", r"omp\.h", r"OpenMP::|OpenMP", ["kernels/tensor", "kernels/ops/cpu"]),
     ("OpenBLAS", r"cblas\.h|openblas.*", r"OPENBLAS|CBLAS", ["kernels/ops/cpu"]),
     ("oneDNN", r"(oneapi/dnnl/)?dnnl.*", r"DNNL::|dnnl", ["kernels/ops/cpu"]),
-    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
+    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit",
+     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
     ("cuDNN", r"cudnn.*", r"CUDNN", ["kernels/ops/cuda/cudnn"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
@@ -41,7 +42,8 @@ LIBRARIES = [
 
 # C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
 SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
-                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|unistd)\.h")
+                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|"
+                    r"unistd)\.h")
 
 # Folders whose headers are not installed, so that they may name a library.
 INTERNAL = {"cpu", "cuda", "nccl", "internal"}
@@ -75,7 +77,9 @@ def check_include(path, include, root):
     if include.startswith("tests/"):
         return f"{path} includes <{include}>: nobody but the tests may use tests"
     if beside.exists():
-        return f'{path} includes "{include}" by a relative path; write <troupe/...>' if top in ("kernels", "ps", "actors") else None
+        if top not in ("kernels", "ps", "actors"):
+            return None
+        return f'{path} includes "{include}" by a relative path; write <troupe/...>'
     library = library_of(include)
     if library:
         name, _, _, folders = library

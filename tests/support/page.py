@@ -1,5 +1,5 @@
-"""The commands of README.md, as a reader would copy them, and a network in which the page's addresses and names are this
-machine."""
+"""The commands of README.md, as a reader would copy them, and a network in which the page's addresses and names are
+this machine."""
 import os
 import re
 import shutil

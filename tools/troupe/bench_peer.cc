@@ -86,8 +86,8 @@ ps::NodeAddress address_of(const std::string& line) {
   return {0, line.substr(0, tab), "", line.substr(tab + 1, line.find('\n') - tab - 1)};
 }
 
-/// One operation a parcel is under way; the next begins when it is done, and when the other parcels have kept up: those of
-/// low numbers overtake others on the way, and a server takes only so many pushes out of order.
+/// One operation a parcel is under way; the next begins when it is done, and when the other parcels have kept up: those
+/// of low numbers overtake others on the way, and a server takes only so many pushes out of order.
 struct Client {
   std::shared_ptr<ps::NetworkTransport> network;
   std::vector<Tensor> gradients;  ///< by parcel
@@ -197,7 +197,8 @@ namespace {
 /// A line of the pipe, without its end; empty where none comes.
 std::string read_line(int from) {
   std::string line;
-  for (pollfd file{from, POLLIN, 0}; ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
+  for (pollfd file{from, POLLIN, 0};
+       ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
     char byte = 0;
     if (::read(from, &byte, 1) != 1) return "";
     if (byte == '\n') return line;

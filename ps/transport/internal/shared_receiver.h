@@ -15,9 +15,8 @@ namespace troupe::ps {
 class SharedReceiver {
  public:
   /// `head` is a private copy, valid during the call. Payloads are u8 tensors, aligned to 64 bytes, that view the
-  /// shared
-  /// block: they may be kept as long as wanted (that is room the sender does not have), outlive this object and be
-  /// dropped by any thread. Their bytes are the sender's word: it could still write them.
+  /// shared block: they may be kept as long as wanted (that is room the sender does not have), outlive this object and
+  /// be dropped by any thread. Their bytes are the sender's word: it could still write them.
   using Sink = std::function<void(std::span<const std::byte> head, std::vector<Tensor> payloads)>;
 
   /// Refuses what does not fit the layout; `limit_bytes` bounds the sender's arena.
