@@ -22,10 +22,14 @@ Field field(Lambda lambda) {
         [](RunConfig& c, size_t choice) { c.path = static_cast<std::remove_reference_t<decltype(c.path)>>(choice); } \
   }
 
-std::vector<Setting> declare() {
+std::vector<Setting> run_settings() {
   return {
       {"run.name", AT(run.name), "", "Begins the name of the run's folder, runs/NAME-<time>; name what you try."},
+  };
+}
 
+std::vector<Setting> model_settings() {
+  return {
       {.key = "model.kind",
        .field = AT(model.kind),
        .unit = "",
@@ -156,7 +160,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "gpt: a safetensors file with GPT-2's tensor names to begin from (model.safetensors of Hugging Face); "
               "empty begins from random weights."},
+  };
+}
 
+std::vector<Setting> data_settings() {
+  return {
       {.key = "data.format",
        .field = AT(data.format),
        .unit = "",
@@ -268,7 +276,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "synthetic: how far samples lie around the centre of their class; more is harder to learn.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> train_settings() {
+  return {
       {.key = "train.epochs",
        .field = AT(train.epochs),
        .unit = "epochs",
@@ -311,7 +323,11 @@ std::vector<Setting> declare() {
        .unit = "epochs",
        .why = "Measure test accuracy after so many epochs; 0 only at the end.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> parallel_settings() {
+  return {
       {.key = "parallel.workers",
        .field = AT(parallel.workers),
        .unit = "",
@@ -427,7 +443,11 @@ std::vector<Setting> declare() {
               "for models whose updates are more than the CPU keeps up with; their memory is then the workers' no "
               "more.",
        .choices = {"cpu", "cuda"}},
+  };
+}
 
+std::vector<Setting> precision_settings() {
+  return {
       {.key = "precision.matmul",
        .field = ENUM_AT(precision.matmul),
        .unit = "",
@@ -478,7 +498,11 @@ std::vector<Setting> declare() {
        .why = "The dynamic loss scale never falls below; an overflow there ends the run, or is skipped with "
               "train.on_nonfinite = skip.",
        .least = 1},
+  };
+}
 
+std::vector<Setting> optimizer_settings() {
+  return {
       {.key = "optimizer.name",
        .field = AT(optimizer.name),
        .unit = "",
@@ -575,7 +599,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "cosine, linear: the rate they end at.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> update_settings() {
+  return {
       {.key = "update.layers",
        .field = AT(update.back().layers),
        .unit = "",
@@ -601,7 +629,11 @@ std::vector<Setting> declare() {
        .why = "The tables with the largest from_step that the run has reached decide, all others do not: start "
               "exact and go on asynchronously, say.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> servers_settings() {
+  return {
       {.key = "servers.slice_bytes",
        .field = AT(servers.slice_bytes),
        .unit = "bytes",
@@ -619,7 +651,11 @@ std::vector<Setting> declare() {
        .why = "How an ssp or async push is weighed against a synchronous step: full rate, by its share of "
               "the batch, or less the staler it is.",
        .choices = {"none", "samples", "staleness"}},
+  };
+}
 
+std::vector<Setting> checkpoint_settings() {
+  return {
       {.key = "checkpoint.every_steps",
        .field = AT(checkpoint.every_steps),
        .unit = "steps",
@@ -654,7 +690,11 @@ std::vector<Setting> declare() {
               "times a second (interval), or when the system likes (never). The death of a process loses nothing "
               "either way.",
        .choices = {"each", "interval", "never"}},
+  };
+}
 
+std::vector<Setting> elastic_settings() {
+  return {
       {.key = "elastic.max_restarts",
        .field = AT(elastic.max_restarts),
        .unit = "restarts",
@@ -676,7 +716,11 @@ std::vector<Setting> declare() {
        .unit = "workers",
        .why = "With on_loss = shrink, the run ends when fewer than so many are left.",
        .least = 1},
+  };
+}
 
+std::vector<Setting> network_settings() {
+  return {
       {.key = "network.lease_ms",
        .field = AT(network.lease_ms),
        .unit = "ms",
@@ -702,7 +746,11 @@ std::vector<Setting> declare() {
        .unit = "bytes",
        .why = "What may wait for one peer; more is dropped and said again later.",
        .least = 1 << 20},
+  };
+}
 
+std::vector<Setting> metrics_settings() {
+  return {
       {.key = "metrics.every_steps",
        .field = AT(metrics.every_steps),
        .unit = "steps",
@@ -738,7 +786,11 @@ std::vector<Setting> declare() {
        .unit = "tokens",
        .why = "gpt: when the run has ended, the model writes so many tokens to be read; needs checkpoint.at_end.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> debug_settings() {
+  return {
       {.key = "debug.record",
        .field = AT(debug.record),
        .unit = "",
@@ -774,6 +826,17 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "Name of the layer whose gradient debug.nan_at_step spoils; empty is the first."},
   };
+}
+
+/// Table by table, in the order in which they are explained and written.
+std::vector<Setting> declare() {
+  std::vector<Setting> all;
+  for (const auto& table :
+       {run_settings(), model_settings(), data_settings(), train_settings(), parallel_settings(), precision_settings(),
+        optimizer_settings(), update_settings(), servers_settings(), checkpoint_settings(), elastic_settings(),
+        network_settings(), metrics_settings(), debug_settings()})
+    all.insert(all.end(), table.begin(), table.end());
+  return all;
 }
 
 }  // namespace
