@@ -53,10 +53,6 @@ ShardOptions on(std::shared_ptr<ShardDevice> device, ShardOptions options) {
   return options;
 }
 
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
-
 /// Feeds `other` what the world's shard gets; what they say must be equal once `device` has come that far.
 void feed(ShardWorld& world, uint64_t seed, Shard& other, ShardDevice& device, int events) {
   Random random(derive_seed(seed, "traffic"));

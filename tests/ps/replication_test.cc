@@ -20,10 +20,6 @@ BOOST_AUTO_TEST_SUITE(replication)
 
 namespace {
 
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
-
 // A server whose shard is the world's, and a replica. What they say to each other is carried by hand.
 struct Pair {
   ShardWorld world;

@@ -11,10 +11,6 @@ BOOST_AUTO_TEST_SUITE(shard_image)
 
 namespace {
 
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
-
 std::unique_ptr<Shard> shard_from(const ShardImage& image, const ShardOptions& options,
                                   std::shared_ptr<ShardStore> store = make_null_store()) {
   auto shard = Shard::make_from(image, options, std::move(store), zeros());

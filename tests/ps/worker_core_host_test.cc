@@ -5,6 +5,8 @@
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/combined_push.h>
 
+#include "tests/support/said.h"
+
 using namespace troupe;
 using namespace troupe::ps;
 
@@ -96,13 +98,7 @@ class World {
 
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(sent, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return test::take_said<M>(sent);
   }
   /// Pushes of the layers of the host.
   std::vector<Push> sums() {
