@@ -17,7 +17,7 @@ class RunCheckpoints {
  public:
   struct Options {
     std::shared_ptr<const ps::Optimizer> optimizer;
-    std::vector<ps::LayerSpec> layers;
+    std::vector<LayerSpec> layers;
     ps::Shard::InitialState initial;  ///< what the run began with, at `first_step`
     ps::Step first_step = 0;
     std::string begun_from;           ///< folder of the checkpoint that it went on from; empty: it began anew
