@@ -8,7 +8,7 @@
 #include <troupe/actors/node_run.h>
 #include <troupe/ps/transport/memory_transport.h>
 
-#include "tests/support/device_lab.h"
+#include <tests/support/device_lab.h>
 
 // Runs of several nodes on late devices: those of one host add up on the devices, servers between hosts. Sums are taken
 // in worker order everywhere, so that every run equals the one of one process bit for bit.

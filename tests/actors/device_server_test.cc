@@ -12,8 +12,8 @@
 #include <troupe/ps/param/shard_device.h>
 #include <troupe/ps/transport/memory_transport.h>
 
-#include "tests/support/device_lab.h"
-#include "tests/support/gpu.h"
+#include <tests/support/device_lab.h>
+#include <tests/support/gpu.h>
 
 // Whole runs whose servers live on late devices, which add and update as the CPU does: every run that does not depend
 // on who comes first equals the one of servers in host memory bit for bit.

@@ -4,9 +4,9 @@
 
 #include <troupe/ps/param/shard_device.h>
 
-#include "tests/support/late_updates.h"
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/late_updates.h>
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
 // Shards that live on a late device are the ones in host memory, bit for bit: the arithmetic is the same, and what is
 // late shows whoever reads or writes too early.

@@ -2,7 +2,7 @@
 
 #include <troupe/ps/param/loss_scale.h>
 
-#include "tests/support/coordinator_world.h"
+#include <tests/support/coordinator_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;

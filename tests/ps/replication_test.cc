@@ -8,9 +8,9 @@
 #include <troupe/ps/control/server_core.h>
 #include <troupe/ps/wire/codec.h>
 
-#include "tests/support/memory_disk.h"
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/memory_disk.h>
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
 using namespace troupe;
 using namespace troupe::ps;

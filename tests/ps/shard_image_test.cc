@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
 using namespace troupe;
 using namespace troupe::ps;

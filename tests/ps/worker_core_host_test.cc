@@ -5,7 +5,7 @@
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/combined_push.h>
 
-#include "tests/support/said.h"
+#include <tests/support/said.h>
 
 using namespace troupe;
 using namespace troupe::ps;

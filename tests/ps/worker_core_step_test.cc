@@ -4,7 +4,7 @@
 
 #include <troupe/ps/control/worker_core.h>
 
-#include "tests/support/said.h"
+#include <tests/support/said.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -6,8 +6,8 @@
 
 #include <troupe/ps/control/coordinator_core.h>
 
-#include "tests/support/said.h"
-#include "tests/support/shard_world.h"
+#include <tests/support/said.h>
+#include <tests/support/shard_world.h>
 
 namespace troupe::ps::test {
 
