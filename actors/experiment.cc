@@ -41,17 +41,22 @@ std::string Experiment::layer_table() const {
 ps::Step Experiment::first_step() const { return impl_->before.steps; }
 const std::string& Experiment::folder() const { return impl_->folder_path; }
 
-Result<ps::RunSummary> Experiment::Impl::train() {
+std::shared_ptr<Reporter> Experiment::Impl::begin_reports() {
   auto reporter = std::make_shared<Reporter>(
       Reporter::Options{config().metrics.every_steps, config().train.epochs, blueprint->optimizer(), before,
                         total_steps, options.progress},
       std::move(*metrics), *log);
   for (const std::string& warning : warnings) log->write(ps::LogLevel::warning, "coordinator", warning);
   for (const std::string& note : notes) log->write(ps::LogLevel::info, "coordinator", note);
-  parts.observer = reporter;
   const auto begun = std::chrono::steady_clock::now();
   reporter->begin(begun);
   checkpoints->begin(begun);
+  return reporter;
+}
+
+Result<ps::RunSummary> Experiment::Impl::train() {
+  const std::shared_ptr<Reporter> reporter = begin_reports();
+  parts.observer = reporter;
   auto started = Run::start(parts);
   if (!started) {
     folder->discard();
@@ -73,7 +78,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     std::lock_guard lock(mutex);
     over = std::move(run);
   }
-  over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
+  over.reset();  // not under the lock: it waits for checkpoints under way, for which no `stop` should wait
   for (const std::string& note : blueprint->take_worker_notes()) log->write(ps::LogLevel::info, "coordinator", note);
   write_trace();
   conclude(summary);

@@ -60,6 +60,7 @@ struct Experiment::Impl {
   bool is_over() const;
 
   // experiment.cc: the run itself.
+  std::shared_ptr<Reporter> begin_reports();
   Result<ps::RunSummary> train();
   void conclude(ps::RunSummary& summary);
   void write_trace();
