@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <troupe/kernels/base/check.h>
-#include <troupe/ps/checkpoint/checkpoint_store.h>
+#include <troupe/ps/checkpoint/checkpoint_folder.h>
 #include <troupe/ps/config/replay_settings.h>
 #include <troupe/ps/config/resolved.h>
 
