@@ -14,8 +14,8 @@ struct PackedBucket {
   Tensor more;                    ///< a view of `more` elements behind them, undefined; none asked for: empty
 };
 
-/// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory
-/// a std::runtime_error that names the first layer.
+/// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory a
+/// std::runtime_error that names the first layer.
 PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more = 0);
 
 }  // namespace troupe

@@ -67,8 +67,8 @@ struct JoinGroup {
   Step first = 0;
   uint64_t plan = 0;           ///< GroupSeat's
 };
-/// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this
-/// worker's own gradients, those that have been summed as well.
+/// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this worker's
+/// own gradients, those that have been summed as well.
 struct LeaveGroup {};
 struct Fetch {                 ///< layers that lie on a device, for host memory: they are to be uploaded
   std::vector<std::pair<LayerId, SliceState>> layers;
@@ -80,7 +80,7 @@ struct Backward {              ///< follows the step's last Forward on the same 
   std::vector<Bucket> buckets;
   std::vector<size_t> stay;    ///< layers whose gradients are summed on the device: they stay there
 };
-using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup,
-                          JoinGroup, LeaveGroup>;
+using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup, JoinGroup,
+                          LeaveGroup>;
 
 }  // namespace troupe::ps

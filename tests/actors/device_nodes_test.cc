@@ -8,10 +8,10 @@
 #include <troupe/actors/node_run.h>
 #include <troupe/ps/transport/memory_transport.h>
 
-#include <tests/support/device_lab.h>
+#include "tests/support/device_lab.h"
 
-// Runs of several nodes on late devices: those of one host add up on the devices, servers between hosts. Sums are taken
-// in worker order everywhere, so that every run equals the one of one process bit for bit.
+// Runs of several nodes on late devices: those of one host add up on the devices, servers between hosts. Sums are taken in
+// worker order everywhere, so that every run equals the one of one process bit for bit.
 
 using namespace troupe;
 using namespace troupe::test;
@@ -89,8 +89,7 @@ void check_equal(const Nodes& nodes, int joins, const std::set<ps::WorkerId>& pu
   int64_t elements = 0;
   for (const LayerSpec& layer : parts_of(nodes).coordinator.layers) elements += layer.count;
   for (ps::WorkerId w = 0; w < nodes.batch.size(); ++w)
-    BOOST_TEST(got.result.workers[w].pushed_bytes == (pushers.contains(w) ? 4 * elements * nodes.steps : 0),
-               "worker " << w);
+    BOOST_TEST(got.result.workers[w].pushed_bytes == (pushers.contains(w) ? 4 * elements * nodes.steps : 0), "worker " << w);
 }
 
 }  // namespace
@@ -171,13 +170,12 @@ BOOST_AUTO_TEST_CASE(AMemberThatNeverJoinsEndsTheRunAndIsNamed) {
   }};
   const Trial got = train_on_nodes(nodes, late_backend(1, 2));
   BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::failed));
-  BOOST_TEST(got.result.failure.find(
-                 "worker 1 on node 1 (node 1) has not joined the devices of the same host within 0.5 s") == 0u,
+  BOOST_TEST(got.result.failure.find("worker 1 on node 1 (node 1) has not joined the devices of the same host within 0.5 s") == 0u,
              got.result.failure);
 }
 
-// Worker 1 ends in its fifth step, and a new one goes on with it: in another group, and with no gradient lost or
-// counted twice.
+// Worker 1 ends in its fifth step, and a new one goes on with it: in another group, and with no gradient lost or counted
+// twice.
 BOOST_AUTO_TEST_CASE(AMemberThatIsLostIsReplacedAndNothingIsLostOrCountedTwice) {
   Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}};
   const Trial expected = train_in_one_process(nodes);
