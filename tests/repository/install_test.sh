@@ -27,7 +27,7 @@ flags=$(sed -n 's/^TROUPE_SANITIZE:STRING=\(..*\)/-fsanitize=\1/p; s/^TROUPE_COV
 {
   cmake -S "$consumer" -B "$scratch/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$scratch/prefix" \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$flags" &&
-    cmake --build "$scratch/consumer" && "$scratch/consumer/consumer"
+    cmake --build "$scratch/consumer" && ctest --test-dir "$scratch/consumer" --output-on-failure
 } >"$scratch/log" 2>&1 || finish "$(cat "$scratch/log")" 1
 passed=3
 finish 'installed, found, built and run' 0

@@ -61,6 +61,11 @@ def library_of(include):
     return next((entry for entry in LIBRARIES if re.fullmatch(entry[1], include)), None)
 
 
+def is_public(path):
+    folders = path.split("/")[:-1]
+    return path.endswith(".h") and folders[0] in ("kernels", "ps", "actors") and not INTERNAL & set(folders)
+
+
 def check_include(path, include, root):
     """The sentence about one include of one file, or None. `path` is relative to the root, with slashes."""
     top = path.split("/")[0]
@@ -73,6 +78,8 @@ def check_include(path, include, root):
             return f"{path} includes <{include}>, which does not exist"
         if target != top and target not in BELOW[top]:
             return f"{path} includes <{include}>: {top} may not use {target}"
+        if is_public(path) and not is_public(inner):
+            return f"{path} includes <{include}>, which is not installed with it"
         return None
     if include.startswith("tests/"):
         return f"{path} includes <{include}>: nobody but the tests may use tests"
@@ -86,8 +93,7 @@ def check_include(path, include, root):
         if not inside(path, folders):
             where = ", ".join(folders) or "the tests"
             return f"{path} includes <{include}>: {name} is for {where} only"
-        public = path.endswith(".h") and top in ("kernels", "ps") and not INTERNAL & set(path.split("/")[:-1])
-        if public and name != "expected":
+        if is_public(path) and top != "actors" and name != "expected":
             return f"{path} includes <{include}>: a public header may not name {name}"
         return None
     if not SYSTEM.fullmatch(include):
