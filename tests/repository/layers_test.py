@@ -61,8 +61,8 @@ class Checker(unittest.TestCase):
 
     def test_a_public_header_that_needs_an_internal_one_is_found(self):
         self.assert_one({"ps/a.h": "#include <troupe/ps/internal/b.h>\n", "ps/internal/b.h": ""}, "not installed")
-        self.assertEqual(self.planted({"ps/internal/a.h": "#include <troupe/ps/internal/b.h>\n", "ps/internal/b.h": ""}),
-                         [])
+        self.assertEqual(self.planted({"ps/internal/a.h": "#include <troupe/ps/internal/b.h>\n",
+                                       "ps/internal/b.h": ""}), [])
 
     def test_an_unknown_library_is_found(self):
         self.assert_one({"ps/a.cc": "#include <leveldb/db.h>\n"}, "does not know")
