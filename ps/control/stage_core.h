@@ -161,6 +161,7 @@ class StageCore {
   void finish(Effects& out);
   void fault(Effects& out, std::string what);
   std::string describe(const Endpoint& worker) const;
+  static const char* name_of(Activation::Kind kind);
   void moved(std::string what);
 
   StageOptions options_;
