@@ -5,7 +5,7 @@
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/param/held_slice.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -675,9 +675,7 @@ BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
       ShardOptions options{{Role::server, s, 1}};
       options.optimizer = optimizer_of("sgd");
       options.needs_verdict = true;
-      Shard shard(options, make_null_store(), [](const Slice& slice) {
-        return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0};
-      });
+      Shard shard(options, make_null_store(), zeros());
       shard.handle(
           {kCoordinator, options.self, 1, Membership{1, {1, 1}, std::vector<Incarnation>(servers, 1), layout}});
       for (WorkerId w : {0, 1}) {

@@ -6,12 +6,12 @@
 #include <troupe/ps/transport/internal/shared_heap.h>
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/child_process.h"
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/random_message.h"
-#include "tests/support/shared_mail.h"
-#include "tests/support/temp_folder.h"
+#include <tests/support/child_process.h>
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/random_message.h>
+#include <tests/support/shared_mail.h>
+#include <tests/support/temp_folder.h>
 
 using namespace troupe;
 using namespace troupe::ps;

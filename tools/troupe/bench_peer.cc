@@ -219,7 +219,8 @@ namespace {
 /// A line of the pipe, without its end; empty where none comes.
 std::string read_line(int from) {
   std::string line;
-  for (pollfd file{from, POLLIN, 0}; ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
+  for (pollfd file{from, POLLIN, 0};
+       ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
     char byte = 0;
     if (::read(from, &byte, 1) != 1) return "";
     if (byte == '\n') return line;
