@@ -53,6 +53,10 @@ class Reducer {
     TROUPE_CHECK(!report, "no group can be joined in generation ", task.generation);
   }
   virtual void leave_group(Report report) { TROUPE_CHECK(!report, "no group can be left"); }
+  /// HostWeights, or nothing where that group has been left.
+  virtual void broadcast(ps::Broadcast task, Report report) {
+    TROUPE_CHECK(!report, "no group gives its members weights of step ", task.step);
+  }
   /// The compute queue has done its backward pass: it may work on what is to be reduced.
   virtual void help() {}
   /// Nothing more is reported to anybody; for a worker that ends, whom the others cannot do without.

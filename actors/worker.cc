@@ -259,6 +259,8 @@ void run(Self self, const ps::JoinGroup& task) { reducer_of(self).join_group(tas
 
 void run(Self self, const ps::LeaveGroup&) { reducer_of(self).leave_group(reporter(self)); }
 
+void run(Self self, const ps::Broadcast& task) { reducer_of(self).broadcast(task, reporter(self)); }
+
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
@@ -286,6 +288,7 @@ struct TaskHandler {
   }
   void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
   void operator()(const ps::HostSum& d) const { carry(self, core().summed_on_host(d)); }
+  void operator()(const ps::HostWeights& d) const { carry(self, core().weights_given(d)); }
   void operator()(const GroupKnown& d) const { carry(self, core().group_known(d.generation, d.id)); }
   void operator()(const GroupJoined& d) const { carry(self, core().group_joined(d.generation, d.from)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }
