@@ -26,12 +26,22 @@ struct Lent {
   }
 };
 
+/// A call that came to nothing because of a signal, once more: to leave a message in its midst would cost the next one.
+template <class Call>
+int uninterrupted(const Call& call) {
+  int result = 0;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result;
+}
+
 void returned(void*, void* lent) { static_cast<Lent*>(lent)->drop(1); }
 
 int send_part(zmq::socket_ref socket, Lent* lent, const std::byte* data, size_t bytes, bool more) {
   zmq_msg_t part;
   zmq_msg_init_data(&part, const_cast<std::byte*>(data), bytes, returned, lent);
-  const int sent = zmq_msg_send(&part, socket.handle(), ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+  const int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
+  const int sent = uninterrupted([&] { return zmq_msg_send(&part, socket.handle(), flags); });
   const int error = errno;
   if (sent < 0) zmq_msg_close(&part);
   return sent < 0 ? error : 0;
@@ -40,7 +50,8 @@ int send_part(zmq::socket_ref socket, Lent* lent, const std::byte* data, size_t 
 /// 0, or why the connection cannot be written to.
 int send_route(zmq::socket_ref socket, const std::string& route) {
   if (route.empty()) return 0;
-  const int sent = zmq_send(socket.handle(), route.data(), route.size(), ZMQ_DONTWAIT | ZMQ_SNDMORE);
+  constexpr int kFlags = ZMQ_DONTWAIT | ZMQ_SNDMORE;
+  const int sent = uninterrupted([&] { return zmq_send(socket.handle(), route.data(), route.size(), kFlags); });
   return sent < 0 ? errno : 0;
 }
 
@@ -64,7 +75,7 @@ std::optional<KeyRole> key_role_of(zmq::message_t& head) {
 }
 
 bool receive_part(zmq::socket_ref socket, zmq::message_t& part) {
-  return zmq_msg_recv(part.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
+  return uninterrupted([&] { return zmq_msg_recv(part.handle(), socket.handle(), ZMQ_DONTWAIT); }) >= 0;
 }
 
 }  // namespace
