@@ -28,6 +28,7 @@ SharedSender::~SharedSender() {
 }
 
 bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor> payloads) {
+  if (payloads.size() > kMaxPayloads) return false;
   std::vector<uint64_t> lengths(payloads.size()), places(payloads.size());
   for (size_t i = 0; i < payloads.size(); ++i) lengths[i] = payloads[i].bytes();
   const auto plan = plan_block(head.size(), lengths, arena_bytes_, [&](size_t i, uint64_t at) { places[i] = at; });

@@ -28,9 +28,8 @@ class SharedSender {
   /// Once, before anything is sent.
   void set_doorbell(Doorbell doorbell) { doorbell_.emplace(std::move(doorbell)); }
 
-  /// Copies the message into shared memory and wakes the receiver. False, and nothing is sent, where there is no
-  /// room now
-  /// or the message is larger than the arena. Never waits for the receiver. Any thread; what one thread sends keeps
+  /// Copies the message into shared memory and wakes the receiver. False, and nothing is sent, where there is no room now,
+  /// or the message is larger than the arena or has more than kMaxPayloads payloads. Never waits for the receiver. Any thread; what one thread sends keeps
   /// its order, and other threads copy at the same time.
   bool send(std::span<const std::byte> head, std::span<const Tensor> payloads);
 
