@@ -67,11 +67,16 @@ NodeRun::NodeRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 NodeRun::~NodeRun() {
   caf::anon_send_exit(impl_->node, caf::exit_reason::user_shutdown);
-  impl_->node = nullptr;  // the system waits for it
-  impl_->preparing.reset();
+  {
+    caf::scoped_actor self(impl_->system);
+    self->wait_for(impl_->node);  // it gives `preparing` nothing more
+  }
+  impl_->node = nullptr;
+  impl_->preparing.reset();  // before the system, which it prepares for
 }
 
 std::unique_ptr<NodeRun> NodeRun::join(NodeRunParts parts) {
+  const FreeThread free;
   auto impl = std::make_unique<Impl>();
   NodeParts node;
   node.self = {ps::Role::node, ps::kUnassigned, parts.incarnation};

@@ -54,8 +54,9 @@ class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
   }
 
   void detach(const Endpoint& worker) {
+    std::map<Endpoint, std::shared_ptr<Sink>>::node_type sink;  // outlives the lock, as in LocalSinks::detach
     std::lock_guard lock(mutex_);
-    sinks_.erase(worker);
+    sink = sinks_.extract(worker);
     for (auto& [id, parcel] : parcels_) {
       parcel.asked.erase(worker);
       parcel.since.erase(worker);

@@ -63,7 +63,7 @@ struct NetworkOptions {
   int64_t heartbeat_ms = 2000;  ///< between signs of life on an idle connection; four missed: it is closed, made anew
   int64_t linger_ms = 1000;     ///< how long `close` waits for what is not sent yet
 
-  // Called from the transport's own thread; to return at once.
+  // Called from the transport's own threads, the second also from `set_routes`; to return at once.
   std::function<void(uint32_t node)> on_peer_lost;  ///< its connection broke: it died, or the network did
   std::function<void(const Refusal&)> on_refused;   ///< once a peer and reason, at most some hundred times in all
 };

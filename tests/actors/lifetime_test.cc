@@ -77,6 +77,12 @@ BOOST_AUTO_TEST_CASE(ARunThatIsDestroyedEarlyLeavesNoThread) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(AnotherThreadMayEndARun) {
+  auto run = Run::start(sync_parts()).value();
+  std::thread([&] { run.reset(); }).join();
+  BOOST_TEST(!run);
+}
+
 BOOST_AUTO_TEST_CASE(AFailedRunLeavesNoThread) {
   train(sync_parts());
   const ptrdiff_t before = threads();

@@ -209,4 +209,21 @@ BOOST_AUTO_TEST_CASE(AHelperReducesWhileTheWorkersCompute) {
   compute->run();
 }
 
+// A task of a helper holds the group: were its queue dropped with that, it could be on the helper's own thread.
+BOOST_AUTO_TEST_CASE(AHelperIsDroppedByWhoLeavesThoughItHasWorkToDo) {
+  Group g(2);
+  auto helper = std::make_shared<Later>();
+  const std::weak_ptr<Later> lives = helper;
+  LocalGroupOptions options = g.options;
+  options.helpers = 1;
+  options.make_helper = [&](size_t) { return std::move(helper); };
+  const auto group = std::make_shared<LocalGroup>(options);
+  const auto compute = std::make_shared<Later>();
+  std::vector<std::shared_ptr<Reducer>> members = {group->join(0, compute, {}), group->join(1, compute, {})};
+  for (const size_t w : {0u, 1u}) members[w]->reduce({g.task(w, 0)}, g.report(w));
+  const auto begun = lives.lock()->tasks;  // what its thread is at
+  members[1].reset();
+  BOOST_TEST(lives.expired());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

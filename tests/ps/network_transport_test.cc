@@ -336,6 +336,15 @@ BOOST_AUTO_TEST_CASE(ATransportCanBeOpenedClosedAndOpenedAgain) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(SeveralThreadsMayCloseATransport) {
+  for (int i = 0; i < 20; ++i) {
+    Pair pair;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) threads.emplace_back([&] { pair.worker->close(); });
+    for (auto& thread : threads) thread.join();
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ManyThreadsMaySendAtOnce) {
   Pair pair({.window_bytes = 32 << 10});
   constexpr int kThreads = 4, kEach = 500;

@@ -30,6 +30,8 @@ namespace troupe::ps::shared {
 inline constexpr uint32_t kBlocks = 4096;
 inline constexpr uint32_t kBitsAWord = 64;
 inline constexpr uint64_t kAlignment = 64;
+/// Far above what the largest snapshot has; a payload costs the receiver more memory than the few bytes that name it.
+inline constexpr uint32_t kMaxPayloads = 1 << 16;
 
 struct alignas(64) Entry {
   std::atomic<uint64_t> turn;    ///< n: holds the n-th message, from 1

@@ -84,6 +84,7 @@ Result<bool> SharedReceiver::receive(const Sink& sink) {
   if (block >= kBlocks || offset % kAlignment != 0 || offset > arena_bytes || bytes > arena_bytes - offset)
     return nonsense("lies outside of its arena");
   if (payload_count > bytes / sizeof(Payload)) return nonsense("is too short for its payloads");
+  if (payload_count > kMaxPayloads) return nonsense("has too many payloads");
 
   std::byte* const from = memory_->data() + sizeof(Control) + offset;
   std::vector<Payload> parts(payload_count);

@@ -44,6 +44,7 @@ std::vector<Payload> SharedSender::describe(std::span<const Tensor> payloads) co
 }
 
 bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor> payloads) {
+  if (payloads.size() > kMaxPayloads) return false;
   std::vector<Payload> parts = describe(payloads);
   std::vector<uint64_t> offsets(parts.size());
   std::optional<BlockPlan> plan;
