@@ -233,8 +233,9 @@ class HostReducer final : public Reducer {
 
   void reduce(ps::Bucket bucket, Report report) override {
     const std::string what = cat("sum of step ", bucket.front().step, " over the devices of this host");
-    submit(what, std::move(report),
-           [bucket = std::move(bucket)](Shared& shared, const Report& report) { return shared.reduce(bucket, report); });
+    submit(what, std::move(report), [bucket = std::move(bucket)](Shared& shared, const Report& report) {
+      return shared.reduce(bucket, report);
+    });
   }
   void apply(ps::ApplyLocal task, Report) override {
     TROUPE_CHECK(false, "layer ", task.layer, " is the servers'");
@@ -275,7 +276,8 @@ class HostReducer final : public Reducer {
       const ErrorKind kind = status.error().kind;
       const bool others = kind == ErrorKind::cancelled || kind == ErrorKind::missing;
       if (others && shared->exit.wait_left(shared->left, shared->parts.patience)) return;
-      if (others) status = fail(cat("no new group came within ", shared->parts.patience.count(), " ms"), status.error());
+      if (others)
+        status = fail(cat("no new group came within ", shared->parts.patience.count(), " ms"), status.error());
       shared->exit.leave(cat(what, " failed on another worker: ", status.error().message));
       report(TaskFailed{cat(what, ": ", status.error().message)});
     });

@@ -168,7 +168,11 @@ Reducer& reducer_of(Self self) {
 class Outlet {
  public:
   Outlet(Computer& computer, const ps::Backward& task, std::shared_ptr<Reducer> reducer, const Report& report)
-      : computer_(computer), step_(task.work.step), filler_(task.buckets), reducer_(std::move(reducer)), report_(report) {}
+      : computer_(computer),
+        step_(task.work.step),
+        filler_(task.buckets),
+        reducer_(std::move(reducer)),
+        report_(report) {}
 
   void take(size_t index, Tensor gradient) {
     const auto layer = static_cast<ps::LayerId>(index);

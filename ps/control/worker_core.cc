@@ -163,7 +163,8 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
   ParcelState& parcel = parcels_[reply.parcel];
   if (!parcel.pulling || parcel.pulling->ticket != reply.ticket) return;
   if (const Status fits = check_pull_reply(reply, *parcel.pulling, layout()); !fits)
-    return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
+    return to_coordinator(out,
+                          Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
   parcel.arrived[reply.step] = reply;
   confirm_stored(out, reply.parcel, reply.step);
@@ -605,7 +606,8 @@ void WorkerCore::send_pushes(Effects& out, ParcelId id) {
   parcel.unacked = std::move(push);
   if (by_rows(id))
     pull_rows(out);
-  else if (!parcel.pulling || parcel.pulling->step != next)  // a sum of the host's devices comes after that was asked for
+  // A sum of the host's devices comes after that was asked for.
+  else if (!parcel.pulling || parcel.pulling->step != next)
     pull(out, id, next);
 }
 

@@ -21,15 +21,16 @@ struct WorkerOptions {
   Generation since = 0;             ///< of the order to start it: no coordinator of an older one is heeded
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
-  /// Layers of other stages whose weights it needs, too (tied ones). Where they are all_reduced it applies their updates
-  /// itself, as the owner does, from the same gradients.
+  /// Layers of other stages whose weights it needs, too (tied ones). Where they are all_reduced it applies their
+  /// updates itself, as the owner does, from the same gradients.
   std::vector<LayerId> reads;
   int64_t bucket_bytes = 1 << 20;   ///< of all_reduce layers that are reduced together (buckets.h)
   /// A stage of an asynchronous pipeline: step t computes with the weights of step max(t - lag, Work::since), and up to
   /// lag + 1 steps are under way (weight_lag in schedule.h). Its layers are `sync`, and nothing asks for a verdict.
   Step weight_lag = 0;
-  /// Where some of a run's workers may compute on devices, the kind of this one's: those of a host add up what is pushed
-  /// of `host_layers`, as far as those are under sync. Empty, or with nobody to add up with, each pushes its own.
+  /// Where some of a run's workers may compute on devices, the kind of this one's: those of a host add up what is
+  /// pushed of `host_layers`, as far as those are under sync. Empty, or with nobody to add up with, each pushes its
+  /// own.
   std::string device;
   std::vector<LayerId> host_layers;
   /// The weights that follow are pulled by one of them and broadcast. Not where servers compute on the same devices: the
@@ -171,7 +172,9 @@ class WorkerCore {
   uint32_t stage() const { return options_.self.index % layout().stages; }
   bool owns(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
   bool borrows(LayerId layer) const;
-  bool computes(LayerId layer) const { return owns(layer) || (borrows(layer) && policy(layer).mode == Mode::all_reduce); }
+  bool computes(LayerId layer) const {
+    return owns(layer) || (borrows(layer) && policy(layer).mode == Mode::all_reduce);
+  }
   bool computes(const Parcel& parcel) const { return layout().contributes(options_.self.index, parcel); }
   bool reads(LayerId layer) const { return owns(layer) || borrows(layer); }
   bool reads(const Parcel& parcel) const;

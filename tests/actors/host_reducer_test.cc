@@ -15,7 +15,8 @@ constexpr int64_t kCount = 100;
 /// Workers of one host, each with a device and a queue, and what was reported to each.
 class Host {
  public:
-  explicit Host(size_t workers, std::chrono::milliseconds patience = std::chrono::seconds(60)) : backend(std::make_shared<test::LateBackend>(1)), reports_(workers) {
+  explicit Host(size_t workers, std::chrono::milliseconds patience = std::chrono::seconds(60))
+      : backend(std::make_shared<test::LateBackend>(1)), reports_(workers) {
     for (size_t w = 0; w < workers; ++w) {
       queues_.push_back(make_cpu_queue(cat("member ", w)));
       members.push_back(make_host_reducer({.backend = backend,
@@ -62,8 +63,8 @@ class Host {
     const GroupKnown made = next<GroupKnown>(0);
     plans.resize(members.size());
     for (size_t w = 0; w < members.size(); ++w)
-      members[w]->join_group({generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w]},
-                             report(w));
+      members[w]->join_group(
+          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w]}, report(w));
     for (size_t w = 0; w < members.size(); ++w) next<GroupKnown>(w);
   }
   /// A group that all have joined.

@@ -5,6 +5,8 @@
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/combined_push.h>
 
+#include <tests/support/said.h>
+
 using namespace troupe;
 using namespace troupe::ps;
 
@@ -26,8 +28,10 @@ class World {
  public:
   explicit World(WorkerId self, bool skip_non_finite = false, bool broadcasts = true) : self_(self) {
     std::vector<LayerSpec> layers;
-    for (const char* name : {"fc1", "fc2", "fc3"}) layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
-    layout_ = std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
+    for (const char* name : {"fc1", "fc2", "fc3"})
+      layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
+    layout_ =
+        std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
     WorkerOptions options;
     options.self = {Role::worker, self, 1};
     options.bucket_bytes = 4 * kCount;
@@ -120,13 +124,7 @@ class World {
 
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(sent, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return test::take_said<M>(sent);
   }
   /// Pushes of the layers of the host.
   std::vector<Push> sums() {

@@ -257,7 +257,8 @@ class LateBackend final : public Backend {
   }
   Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override {
     auto graph = dynamic_cast<LateStream&>(stream).end_capture();
-    if (captures_that_work > 0 && --captures_that_work == 0) return fail(ErrorKind::failed, "an op that waits was captured");
+    if (captures_that_work > 0 && --captures_that_work == 0)
+      return fail(ErrorKind::failed, "an op that waits was captured");
     return graph;
   }
   Status replay(LaunchGraph& graph, Stream& stream) override {
