@@ -11,10 +11,13 @@
 #include <troupe/ps/checkpoint/checkpoint_store.h>
 #include <troupe/ps/config/replay_settings.h>
 #include <troupe/ps/config/resolved.h>
+#include <troupe/ps/control/ask_coordinator.h>
 #include <troupe/ps/metrics/cut_rows.h>
+#include <troupe/ps/metrics/http_page.h>
 #include <troupe/ps/metrics/run_folder.h>
 #include <troupe/ps/metrics/summarize.h>
 #include <troupe/ps/metrics/trace_file.h>
+#include <troupe/ps/transport/memory_transport.h>
 
 namespace troupe {
 namespace {
@@ -27,6 +30,8 @@ double seconds_since(Clock::time_point begin) {
 
 std::string record_folder(const std::string& run) { return run + "/record"; }
 std::string journal_folder(const std::string& run) { return run + "/journal"; }
+
+constexpr ps::Endpoint kScraper{ps::Role::client, 0, 2};  // tools that ask have odd incarnations
 
 }  // namespace
 
@@ -55,6 +60,7 @@ struct Experiment::Impl {
   std::unique_ptr<Run> run;
   bool stopped = false;
   std::string not_saved;  ///< why the last checkpoint was not written
+  std::unique_ptr<ps::HttpPage> page;  // goes first
 
   const ps::RunConfig& config() const { return blueprint->config(); }
   const ps::Sources& sources() const { return blueprint->sources(); }
@@ -66,6 +72,7 @@ struct Experiment::Impl {
   Status plan_steps();
   Status recover();
   Status begin_journal();
+  Status open_page();
   Status open_folder();
   Status fill_folder();
   Status write_config();
@@ -111,6 +118,7 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   TROUPE_TRY(impl->plan_steps());
   impl->spread();
   TROUPE_TRY(impl->recover());
+  TROUPE_TRY(impl->open_page());
   if (impl->options.cancelled && impl->options.cancelled())
     return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());
@@ -198,6 +206,7 @@ void Experiment::Impl::spread() {
   }
   const ExperimentOptions::Spread& spread = *options.spread;
   parts.transport = spread.transport;
+  parts.coordinator.connections = spread.connections;
   parts.set_routes = spread.set_routes;
   ps::RosterOptions& roster = parts.coordinator.roster;
   roster.nodes = spread.nodes;
@@ -228,6 +237,28 @@ Status Experiment::Impl::recover() {
   before = {status.step, before.samples + status.samples, before.seconds + seconds_before};
   parts.recovered = std::move(*core);
   parts.journal = journal;
+  return {};
+}
+
+Status Experiment::Impl::open_page() {
+  const std::string& listen = config().metrics.listen;
+  if (listen.empty()) return {};
+  const bool trusted = options.spread && options.spread->network.insecure;
+  if (!ps::is_loopback(listen) && !trusted)
+    return fail(ErrorKind::invalid,
+                cat("metrics.listen = ", listen, " (", sources().of("metrics.listen"),
+                    "): whoever reaches it reads the run's numbers: use loopback, as 127.0.0.1:9464, or say "
+                    "--insecure-network where you trust that network"));
+  if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
+  auto opened = ps::HttpPage::open(
+      {listen, "/metrics", "text/plain; version=0.0.4; charset=utf-8"},
+      [transport = parts.transport]() -> std::optional<std::string> {
+        const auto status = ps::ask_coordinator(*transport, kScraper, ps::StatusRequest{}, std::chrono::seconds(1));
+        return status ? std::optional(ps::status_prometheus(*status)) : std::nullopt;
+      });
+  if (!opened) return fail("metrics.listen", opened.error());
+  page = std::move(*opened);
+  notes.push_back(cat("metrics are at http://", page->address(), "/metrics"));
   return {};
 }
 
@@ -433,6 +464,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     std::lock_guard lock(mutex);
     over = std::move(run);
   }
+  page.reset();
   over.reset();  // not under the lock: it waits for checkpoints under way, whose `save` takes it
   for (const std::string& note : blueprint->take_worker_notes()) log->write(ps::LogLevel::info, "coordinator", note);
   write_trace();
@@ -453,6 +485,8 @@ void Experiment::link_lost(uint32_t node) {
   std::lock_guard lock(impl_->mutex);
   if (impl_->run) impl_->run->link_lost(node);
 }
+
+void Experiment::warn(const std::string& what) { impl_->log->write(ps::LogLevel::warning, "coordinator", what); }
 
 void Experiment::stop() {
   std::lock_guard lock(impl_->mutex);
