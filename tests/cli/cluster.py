@@ -77,7 +77,7 @@ class Failures(Cluster):
         self.write("other.toml", TINY.replace("hidden = [8]", "hidden = [9]"))
         code, _, err = self.ended(self.node(address, 5, "other.toml"))
         self.assertEqual(code, 2)
-        self.assertRegex(err, r"error: its config is another: hash \w+, the run's is \w+")
+        self.assertRegex(err, r"error: the run at \S+: its config is another: hash \w+, the run's is \w+")
         self.node(address)
         self.assertEqual(self.ended(self.coordinator)[0], 0)
 
@@ -96,7 +96,7 @@ class Failures(Cluster):
         self.coordinator.kill()
         code, _, err = self.ended(node)
         self.assertEqual(code, 1)
-        self.assertIn("nothing was heard of the coordinator for", err)
+        self.assertIn("nothing was heard of its coordinator for", err)
 
 
 class Elastic(Cluster):
@@ -147,6 +147,17 @@ class Elastic(Cluster):
         nodes[1].terminate()
         self.assertEqual(self.ended(self.coordinator)[0], 130)
         self.assertEqual([self.ended(node)[0] for node in nodes], [0, 0])
+        self.assertEqual(self.troupe("ckpt", "verify", "run").returncode, 0)
+
+    def test_when_all_leave_at_once_the_run_ends_with_a_checkpoint(self):
+        address = self.coordinate(*LONG, "checkpoint.durability=replicated", nodes=4)
+        nodes = [self.node(address, place) for place in range(4)]
+        self.wait_for(lambda: self.status()["step"] > 0)
+        for node in nodes:
+            node.terminate()
+        code, out, err = self.ended(self.coordinator)
+        self.assertEqual(code, 130, out + err)
+        self.assertEqual([self.ended(node)[0] for node in nodes], [0, 0, 0, 0])
         self.assertEqual(self.troupe("ckpt", "verify", "run").returncode, 0)
 
     def test_the_run_ends_when_fewer_workers_are_left_than_it_needs(self):
