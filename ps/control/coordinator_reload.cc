@@ -76,10 +76,8 @@ void CoordinatorCore::report_loss(Effects& out, ServerId s, const Reload& read) 
     TROUPE_CHECK(state.slice < layout().slices.size(), "slice ", state.slice, " of ", layout().slices.size());
     const Slice& slice = layout().slices[state.slice];
     const bool by_step = once_immediate_.count(slice.layer) == 0;
-    const int64_t updates = by_step ? steps : pieces;
-    if (now.step == then.step && updates == 0) continue;  // it went on from where it was
     const LostRange lost{s, options_.layers[slice.layer].name, slice.begin, slice.end, read.step, furthest(),
-                         state.updates, updates};
+                         state.updates, by_step ? steps : pieces};
     out.events.push_back(describe(lost));
     result_.lost.push_back(lost);
   }

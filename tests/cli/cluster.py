@@ -188,6 +188,10 @@ class Arguments(Cluster):
         self.assertEqual(done.returncode, 2)
         self.assertIn(port, done.stderr)
 
+    def test_status_of_a_folder_that_is_not_there(self):
+        self.assert_refused(self.troupe("status", "runs/typo"), "error: runs/typo: there is no such folder; name a run's "
+                                                                "folder, or its coordinator's HOST:PORT")
+
     def test_status_of_a_run_that_does_not_answer(self):
         done = self.troupe("status", "127.0.0.1:9", "--timeout", "1")
         self.assertEqual(done.returncode, 1)

@@ -150,11 +150,14 @@ class Refused(Recovery):
             self.assertRegex(done.stderr, line)
 
     def test_while_the_coordinator_lives_though_it_is_stopped(self):
-        address = self.coordinate(*LONG, nodes=1)
+        address = self.coordinate("train.epochs=100000", "checkpoint.every_steps=2", nodes=1)
         node = self.node(address)
-        self.wait_for(lambda: self.status()["step"] > 0)
+        self.wait_for(lambda: self.status()["checkpoints"] > 0)
         self.coordinator.send_signal(signal.SIGSTOP)
         self.refused(rf"the run's coordinator lives \(process {self.coordinator.pid} on \S+\), though it may be stopped")
+        done = self.troupe("train", "--resume", "run", "--set", "train.max_steps=1")
+        self.assertRegex(done.stderr, r"the run's coordinator lives")
+        self.assertEqual(done.returncode, 2)
         self.coordinator.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.status()["step"] > 0)
         self.troupe("stop", "run")

@@ -22,7 +22,10 @@ struct AskArguments {
 /// A run's folder names its coordinator.
 Result<std::string> address_of(const std::string& run) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(run, ignored)) return full_address(run);
+  if (!std::filesystem::is_directory(run, ignored)) {
+    if (run.find(':') != std::string::npos) return full_address(run);
+    return fail(ErrorKind::missing, run + ": there is no such folder; name a run's folder, or its coordinator's HOST:PORT");
+  }
   const std::string path = run + "/coordinator.address";
   std::ifstream file(path);
   std::string address;
