@@ -17,6 +17,7 @@ class Cluster::Watch final : public RunObserver {
   void on_step(const ps::StepReport& r) override { if (next_) next_->on_step(r); }
   void on_evaluation(const ps::EvaluationReport& r) override { if (next_) next_->on_evaluation(r); }
   void on_event(const std::string& e) override { if (next_) next_->on_event(e); }
+  void on_news(const std::string& n) override { if (next_) next_->on_news(n); }
   void on_finished(const ps::RunResult& result) override {
     {
       std::lock_guard lock(mutex_);

@@ -27,7 +27,8 @@ class RunObserver {
   virtual ~RunObserver() = default;
   virtual void on_step(const ps::StepReport&) {}
   virtual void on_evaluation(const ps::EvaluationReport&) {}
-  virtual void on_event(const std::string&) {}  ///< a sentence for the log
+  virtual void on_event(const std::string&) {}  ///< a sentence for the log: what somebody may have to look at
+  virtual void on_news(const std::string& piece) { on_event(piece); }  ///< and one of what went as it should
   virtual void on_finished(const ps::RunResult&) {}
 };
 

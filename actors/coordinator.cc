@@ -57,6 +57,7 @@ void carry(Self self, ps::CoordinatorCore::Effects effects) {
   for (ps::Envelope& envelope : effects.send) parts.transport->send(std::move(envelope));
   for (ps::CheckpointRequest& request : effects.checkpoints) write(self, std::move(request));
   for (ps::ReloadRequest& request : effects.reloads) read(self, std::move(request));
+  for (const std::string& piece : effects.news) parts.observer->on_news(piece);
   for (const std::string& event : effects.events) parts.observer->on_event(event);
   for (const ps::StepReport& report : effects.steps) parts.observer->on_step(report);
   for (const ps::EvaluationReport& report : effects.evaluations) parts.observer->on_evaluation(report);

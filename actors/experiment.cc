@@ -26,6 +26,7 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   TROUPE_TRY(impl->plan_steps());
   impl->spread();
   TROUPE_TRY(impl->recover());
+  TROUPE_TRY(impl->open_page());
   if (impl->options.cancelled && impl->options.cancelled())
     return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());
@@ -78,6 +79,7 @@ Result<ps::RunSummary> Experiment::Impl::train() {
     std::lock_guard lock(mutex);
     over = std::move(run);
   }
+  page.reset();
   over.reset();  // not under the lock: it waits for checkpoints under way, for which no `stop` should wait
   for (const std::string& note : blueprint->take_worker_notes()) log->write(ps::LogLevel::info, "coordinator", note);
   write_trace();
@@ -123,6 +125,8 @@ void Experiment::link_lost(uint32_t node) {
   std::lock_guard lock(impl_->mutex);
   if (impl_->run) impl_->run->link_lost(node);
 }
+
+void Experiment::warn(const std::string& what) { impl_->log->write(ps::LogLevel::warning, "coordinator", what); }
 
 void Experiment::stop() {
   std::lock_guard lock(impl_->mutex);

@@ -26,6 +26,7 @@ struct ExperimentOptions {
     ps::JournalHead::Network network;            ///< how a process that goes on in this one's place is reached
     std::shared_ptr<ps::Transport> transport;
     std::function<void(const ps::Routes&)> set_routes;
+    std::function<ps::RunStatus::Connections()> connections;  ///< of this process, for its status; may be empty
   };
   std::optional<Spread> spread;
   /// Goes on as the coordinator of a run of several processes, which another process was: in its folder, with its
@@ -63,6 +64,8 @@ class Experiment {
   void stop();
   /// The transport lost its connection to a node's process. Thread-safe.
   void link_lost(uint32_t node);
+  /// A sentence for the run's log: somebody may have to look at it. Thread-safe.
+  void warn(const std::string& what);
 
  private:
   struct Impl;

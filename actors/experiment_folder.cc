@@ -65,14 +65,17 @@ Status Experiment::Impl::fill_folder() {
   return begin_recording();
 }
 
+// A run of several processes may be resumed in one, which needs no journal, but the place of the one that had it.
 Status Experiment::Impl::begin_journal() {
-  if (!options.spread || options.recovery) return {};
   const std::string path = ps::journal_folder(folder_path);
+  std::error_code ignored;
+  if (options.recovery || (!options.spread && !std::filesystem::exists(path, ignored))) return {};
   const auto files = ps::make_posix_files();
   TROUPE_TRY(files->make_folder(path));
   auto locked = ps::RunLock::take(path + "/lock");
   if (!locked) return tl::unexpected<Error>(locked.error());
   lock = std::move(*locked);
+  if (!options.spread) return ps::remove_with_files(*files, path);
   ps::JournalHead head;
   head.run = options.spread->run;
   head.network = options.spread->network;

@@ -83,6 +83,7 @@ void Experiment::Impl::spread() {
   }
   const ExperimentOptions::Spread& spread = *options.spread;
   parts.transport = spread.transport;
+  parts.coordinator.connections = spread.connections;
   parts.set_routes = spread.set_routes;
   ps::RosterOptions& roster = parts.coordinator.roster;
   roster.nodes = spread.nodes;

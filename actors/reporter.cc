@@ -56,6 +56,8 @@ void Reporter::on_evaluation(const ps::EvaluationReport& r) {
 
 void Reporter::on_event(const std::string& event) { log_.write(ps::LogLevel::warning, "coordinator", event); }
 
+void Reporter::on_news(const std::string& piece) { log_.write(ps::LogLevel::info, "coordinator", piece); }
+
 void Reporter::on_finished(const ps::RunResult& result) {
   seconds_ = seconds_since(begin_);
   // On demand the number of steps depends on who asks when.

@@ -39,6 +39,7 @@ class Reporter final : public RunObserver {
   void on_step(const ps::StepReport& report) override;
   void on_evaluation(const ps::EvaluationReport& report) override;
   void on_event(const std::string& event) override;
+  void on_news(const std::string& piece) override;
   void on_finished(const ps::RunResult& result) override;
 
   double seconds() const { return seconds_; }

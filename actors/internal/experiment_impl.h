@@ -9,6 +9,7 @@
 #include <troupe/actors/experiment.h>
 #include <troupe/actors/reporter.h>
 #include <troupe/actors/run_checkpoints.h>
+#include <troupe/ps/metrics/http_page.h>
 #include <troupe/ps/metrics/run_folder.h>
 
 namespace troupe {
@@ -37,6 +38,7 @@ struct Experiment::Impl {
   std::mutex mutex;  // of what follows
   std::unique_ptr<Run> run;
   bool stopped = false;
+  std::unique_ptr<ps::HttpPage> page;  // goes first
 
   const ps::RunConfig& config() const { return blueprint->config(); }
   const ps::Sources& sources() const { return blueprint->sources(); }
@@ -47,6 +49,9 @@ struct Experiment::Impl {
   Status plan_steps();
   void spread();
   Status recover();
+
+  // experiment_page.cc: what others may look at while it lasts.
+  Status open_page();
 
   // experiment_folder.cc: what it has on disk while it lasts.
   Status open_folder();

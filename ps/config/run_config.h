@@ -155,6 +155,7 @@ struct MetricsSection {
   int64_t trace_last_step = 1000;
   std::string trace_folder;
   int64_t sample_tokens = 0;
+  std::string listen;  ///< empty: nowhere
 };
 
 struct DebugSection {

@@ -787,6 +787,11 @@ std::vector<Setting> metrics_settings() {
        .unit = "tokens",
        .why = "gpt: when the run has ended, the model writes so many tokens to be read; needs checkpoint.at_end.",
        .least = 0},
+      {.key = "metrics.listen",
+       .field = AT(metrics.listen),
+       .unit = "",
+       .why = "HOST:PORT at which the coordinator serves /metrics to Prometheus, port 0 a free one; empty is nowhere. "
+              "Without a password: other than loopback needs --insecure-network."},
   };
 }
 

@@ -169,7 +169,7 @@ void CoordinatorCore::apply_change(Effects& out) {
   new_policies_.reset();
   for (size_t i = 0; i < policies.size(); ++i)
     if (policies[i] != layout().policies[i])
-      out.events.push_back(cat("step ", furthest(), ": layer ", options_.layers[i].name, " goes from ",
+      out.news.push_back(cat("step ", furthest(), ": layer ", options_.layers[i].name, " goes from ",
                                describe(layout().policies[i]), " to ", describe(policies[i])));
   const DealerState state = dealer_.state();
   const Step step = furthest();  // whoever comes back may have been the furthest
@@ -224,7 +224,10 @@ CoordinatorCore::Effects CoordinatorCore::stop() {
 
 void CoordinatorCore::request_stop(Effects& out) {
   if (phase_ == Phase::ended || stopping_) return;
-  if (!begun_) return fail_run(out, cat("stopped before it began: ", roster_.missing()));
+  if (!begun_) {
+    out.events.push_back(cat("stopped before it began: ", roster_.missing()));
+    return end(out, Outcome::interrupted);
+  }
   stopping_ = true;
   stop_step_ = furthest();
   settle(out);

@@ -10,7 +10,7 @@
 namespace troupe::ps {
 namespace {
 
-
+constexpr double kLately = 0.1;  // the weight of the last piece of work in what pieces take lately
 
 RosterOptions roster_options(const CoordinatorOptions& options) {
   RosterOptions roster = options.roster;
@@ -166,7 +166,11 @@ RunStatus CoordinatorCore::status() const {
   s.worker_restarts = result_.worker_restarts;
   s.server_restarts = result_.server_restarts;
   s.coordinator_restarts = recoveries();
+  s.workers_dropped = result_.workers_dropped;
   s.checkpoints = result_.checkpoints_written;
+  s.checkpoints_failed = result_.checkpoints_failed;
+  s.skipped_steps = result_.skipped_steps;
+  if (options_.connections) s.coordinator = options_.connections();
   s.lost = result_.lost;
   roster_.describe_to(s);
   const auto node_of = [&](Role role, uint32_t index) {
@@ -175,7 +179,7 @@ RunStatus CoordinatorCore::status() const {
   };
   for (WorkerId w = 0; w < slots_.size(); ++w)
     s.workers.push_back({w, node_of(Role::worker, w), slots_[w].next_step, furthest() - slots_[w].next_step,
-                         static_cast<int64_t>(slots_[w].outstanding.size())});
+                         static_cast<int64_t>(slots_[w].outstanding.size()), slots_[w].compute_s, slots_[w].wait_s});
   for (ServerId v = 0; v < membership_.servers.size(); ++v)
     s.servers.push_back({v, node_of(Role::server, v), node_of(Role::replica, v)});
   return s;
@@ -333,6 +337,9 @@ void CoordinatorCore::account(Effects& out, WorkerId w, const WorkDone& done, co
   mine.samples += done.stats.samples;
   mine.compute_s += done.compute_s;
   mine.wait_s += done.wait_s;
+  const double weight = mine.pieces == 1 ? 1 : kLately;
+  slots_[w].compute_s += weight * (done.compute_s - slots_[w].compute_s);
+  slots_[w].wait_s += weight * (done.wait_s - slots_[w].wait_s);
   mine.pushed_bytes += done.pushed_bytes;
   mine.pulled_bytes += done.pulled_bytes;
   result_.samples += done.stats.samples;

@@ -42,13 +42,14 @@ struct CoordinatorOptions {
   LossScaling loss_scaling;
   bool stop_at_least_scale = true;          ///< an overflow at the least loss scale ends the run; else it is skipped
   std::optional<LossScale> resume_scale;    ///< where dynamic loss scaling goes on
-  int64_t max_restarts = 0;                 ///< of lost workers, all together
+  int64_t max_restarts = 0;                 ///< of lost workers and servers, all together
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
   bool servers_reload = false;              ///< it goes on from the newest checkpoint, and what it lost is reported
   bool replicas = false;                    ///< every server has one on another node, where there is one
   int64_t join_timeout_ms = 45'000;         ///< for workers to join the devices of their host, in each generation
   /// What the log says of the seconds that each stage has computed for; empty: nothing. Asked now and then.
   std::function<std::string(const std::vector<double>&)> judge_stages;
+  std::function<RunStatus::Connections()> connections;  ///< of this process, for its status; empty: none
 };
 
 /// Everything a checkpoint holds, immutable: written while training goes on.
@@ -81,7 +82,8 @@ class CoordinatorCore {
     std::vector<EvaluationReport> evaluations;
     std::vector<CheckpointRequest> checkpoints;
     std::vector<ReloadRequest> reloads;     ///< each to be answered by `reloaded`, after what is written now
-    std::vector<std::string> events;        ///< for the log, a sentence each
+    std::vector<std::string> events;        ///< for the log, a sentence each: what somebody may have to look at,
+    std::vector<std::string> news;          ///< and what went as it should
     std::optional<Routes> routes;           ///< for the coordinator's own transport, before anything is sent
     std::optional<RunResult> finished;      ///< once
   };
@@ -164,9 +166,11 @@ class CoordinatorCore {
     Step next_step = 0;
     Step since = 0;                         ///< Work::since
     std::set<Step> repeated;                ///< in the reports, and done again for another stage's sake
+    double compute_s = 0, wait_s = 0;       ///< of a piece of training work, lately
     template <class T>
     static auto fields(T& x) {
-      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.since, x.repeated);
+      return std::tie(x.granted, x.outstanding, x.special, x.parked, x.absent, x.next_step, x.since, x.repeated,
+                      x.compute_s, x.wait_s);
     }
   };
 
@@ -222,7 +226,7 @@ class CoordinatorCore {
 
   void take(Effects& out, Roster::Effects effects);
   void begin(Effects& out);
-  void lost_node(Effects& out, const Endpoint& node, const std::string& reason);
+  void lost_node(Effects& out, const Endpoint& node, const std::string& why);
   void spawn(Effects& out, const Endpoint& who, std::optional<Endpoint> takes_over = {});
   void place_homeless(Effects& out);
   void vacate(WorkerId w);
@@ -232,7 +236,9 @@ class CoordinatorCore {
   std::vector<WorkerId> absent() const;
   void resize_soon();
   void apply_resize(Effects& out);
-  void promote(Effects& out, ServerId s, const std::string& why);
+  std::string begin_again() const;
+  void promote(Effects& out, ServerId s);
+  void move_to_replica(Effects& out, ServerId s);
   void reload(Effects& out, ServerId s);
   void reload_again(Effects& out);
   bool lacks_image(const Spawn& order) const;

@@ -24,7 +24,8 @@ void CoordinatorCore::spawn(Effects& out, const Endpoint& who, std::optional<End
   const Spawn& order = spawning_[who] = Spawn{who, std::move(takes_over), nullptr};
   routes_changed_ = true;
   const auto home = roster_.home(who.role, who.index);
-  if (home && roster_.knows(*home) && !roster_.leaving(*home)) {
+  // Whoever takes over has what it needs where it is, though that node may want to leave.
+  if (home && roster_.knows(*home) && (order.takes_over || !roster_.leaving(*home))) {
     if (!lacks_image(order)) send(out, *home, order);
     return;
   }
@@ -44,7 +45,7 @@ void CoordinatorCore::place_homeless(Effects& out) {
     homeless_.erase(who);
     if (roster_.leaving(*home) && !stopping_) request_stop(out);  // which lets it go
     routes_changed_ = true;
-    if (!roster_.local()) out.events.push_back(cat(who, " starts on ", roster_.describe(*home)));
+    if (!roster_.local()) out.news.push_back(cat(who, " starts on ", roster_.describe(*home)));
     if (const Spawn& order = spawning_.at(who); !lacks_image(order)) send(out, *home, order);
   }
 }
@@ -64,10 +65,11 @@ std::vector<Routes::Place> CoordinatorCore::places() const {
 void CoordinatorCore::take(Effects& out, Roster::Effects effects) {
   for (auto& [to, body] : effects.say) send(out, to, std::move(body));
   for (std::string& event : effects.events) out.events.push_back(std::move(event));
+  for (std::string& piece : effects.news) out.news.push_back(std::move(piece));
   routes_changed_ = routes_changed_ || effects.changed || !effects.lost.empty();
   if (phase_ == Phase::ended) return;
   if (!effects.failure.empty()) return fail_run(out, std::move(effects.failure));
-  for (const auto& [node, reason] : effects.lost) lost_node(out, node, reason);
+  for (const auto& [node, why] : effects.lost) lost_node(out, node, why);
   if (!begun_ && roster_.complete()) begin(out);
   if (!begun_ || phase_ == Phase::ended) return;
   place_homeless(out);
@@ -77,8 +79,7 @@ void CoordinatorCore::take(Effects& out, Roster::Effects effects) {
   if (effects.changed && phase_ != Phase::ended) rebalance(out);
 }
 
-void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::string& reason) {
-  const std::string why = cat(roster_.describe(node), ": ", reason);
+void CoordinatorCore::lost_node(Effects& out, const Endpoint& node, const std::string& why) {
   const auto slots = roster_.slots_of(node);
   if (slots.empty()) out.events.push_back(cat("lost ", why));
   for (const auto& [role, index] : slots)
@@ -145,8 +146,8 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Down& dow
 void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& reason) {
   const std::string what = cat("worker ", w, " ended: ", reason);
   if (layout().any(Mode::all_reduce)) {
-    fail_run(out, what + "; its copy of the all_reduce layers cannot be replaced while the others wait in a "
-                         "collective: resume from the last checkpoint (--resume)");
+    fail_run(out, cat(what, "; its copy of the all_reduce layers cannot be replaced while the others wait in a "
+                            "collective; what came since the last checkpoint is gone", begin_again()));
     return;
   }
   if (options_.on_loss == OnLoss::fail) return fail_run(out, what + "; elastic.on_loss = fail");
@@ -265,7 +266,7 @@ void CoordinatorCore::apply_resize(Effects& out) {
     if (!home) continue;
     slots_[w] = Slot{};
     membership_.workers[w] = ++last_worker_[w];
-    out.events.push_back(cat("step ", step, ": worker ", w, " works again"));
+    out.news.push_back(cat("step ", step, ": worker ", w, " works again"));
     spawn(out, worker(w));
   }
   DealerOptions& dealer = options_.dealer;
@@ -279,8 +280,13 @@ void CoordinatorCore::apply_resize(Effects& out) {
     size_t next = 0;
     for (WorkerId w = 0; w < slots_.size(); ++w) dealer.worker_batch[w] = slots_[w].absent ? 0 : shares[next++];
   }
-  out.events.push_back(cat("step ", step, ": ", slots_.size() - missing.size(), " workers share the batch of ",
+  out.news.push_back(cat("step ", step, ": ", slots_.size() - missing.size(), " workers share the batch of ",
                            dealer.global_batch));
+}
+
+std::string CoordinatorCore::begin_again() const {
+  if (result_.checkpoints_written > 0 || options_.resume) return ": go on from there with train --resume RUN";
+  return ", and there is none yet: begin anew, with checkpoint.every_steps for the next time";
 }
 
 void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& reason) {
@@ -292,16 +298,21 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
   const bool reloads = options_.servers_reload && !layout().any(Mode::all_reduce);
   if (!replicated && !options_.servers_recover && !reloads) {
     fail_run(out, cat(what, options_.replicas ? "; its replica had not caught up" : "",
-                      options_.servers_reload ? "; it was the home of all_reduce layers" : "",
-                      "; what it held since the last checkpoint is gone: resume from there (--resume)"));
+                      options_.servers_reload ? "; it was the home of all_reduce layers, of which its workers may hold "
+                                                "copies of different age"
+                                              : "",
+                      "; what it held since the last checkpoint is gone", begin_again()));
     return;
   }
-  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts && (replicated || reloads)) {
+  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts) {
     fail_run(out, cat(what, "; ", options_.max_restarts, " of elastic.max_restarts are used"));
     return;
   }
   ++result_.server_restarts;
-  if (replicated) return promote(out, s, what);
+  if (replicated) {
+    out.events.push_back(cat(what, "; its replica on ", roster_.describe(*beside), " takes over"));
+    return promote(out, s);
+  }
   spawning_.erase(server(s));
   homeless_.erase(server(s));
   unacknowledged_.clear();
@@ -314,9 +325,8 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
 
 // Safe at any time, whether the old server lives or not: what it has acknowledged its replica holds, and from now on it
 // gets no acknowledgement any more, so that it says nothing more.
-void CoordinatorCore::promote(Effects& out, ServerId s, const std::string& why) {
+void CoordinatorCore::promote(Effects& out, ServerId s) {
   const Endpoint home = *roster_.home(Role::replica, s);
-  out.events.push_back(cat(why, "; its replica on ", roster_.describe(home), " takes over"));
   const Endpoint from = replica(s);
   spawning_.erase(server(s));
   homeless_.erase(server(s));
@@ -329,12 +339,19 @@ void CoordinatorCore::promote(Effects& out, ServerId s, const std::string& why) 
   moving_.erase(s);
   membership_.replicas[s] = 0;
   spawn(out, server(s), from);
+  if (roster_.leaving(home)) relieve(out, home);
+}
+
+void CoordinatorCore::move_to_replica(Effects& out, ServerId s) {
+  out.news.push_back(cat("server ", s, " moves to ", roster_.describe(*roster_.home(Role::replica, s))));
+  promote(out, s);
 }
 
 // ---- moves ---------------------------------------------------------------------------------------------------------
 
 // A node that leaves holds nothing in the end; where nobody can take what it holds, the run ends with a checkpoint.
 void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
+  if (stopping_) return;  // all may leave soon
   for (const auto& [role, index] : roster_.slots_of(node)) {
     if (phase_ == Phase::ended) return;
     const auto to = roster_.beside(node, role);
@@ -343,9 +360,8 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
     } else if (role == Role::worker && options_.on_loss == OnLoss::shrink) {
       lost_worker(out, index, cat(roster_.describe(node), " leaves"));
     } else if (!to || (role == Role::server && options_.servers_recover)) {
-      if (!stopping_)
-        out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ",
-                                 Endpoint{role, index, 1}, ": the run ends at the next step boundary"));
+      out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ", Endpoint{role, index, 1},
+                               ": the run ends at the next step boundary"));
       return request_stop(out);
     } else {
       move(out, role, index, *to);
@@ -365,11 +381,11 @@ void CoordinatorCore::rebalance(Effects& out) {
 void CoordinatorCore::move(Effects& out, Role role, uint32_t index, const Endpoint& to) {
   if (role == Role::server) {
     if (!moving_.emplace(index, to).second) return;
-    if (replicas_[index].synced == server(index)) return promote(out, index, cat("server ", index, " moves"));
+    if (replicas_[index].synced == server(index)) return move_to_replica(out, index);
     if (!replicas_[index].here) order_replicas(out);
     return;
   }
-  out.events.push_back(cat("worker ", index, " moves to ", roster_.describe(to)));
+  out.news.push_back(cat("worker ", index, " moves to ", roster_.describe(to)));
   roster_.settle(Role::worker, index, to);
   replace(out, index);
 }
@@ -427,9 +443,9 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Synced& s
   ReplicaSlot& slot = replicas_[envelope.from.index];
   if (slot.synced == synced.server) return;
   slot.synced = synced.server;
-  out.events.push_back(cat("the replica of ", synced.server, " is up to date"));
+  out.news.push_back(cat("the replica of ", synced.server, " is up to date"));
   if (moving_.count(envelope.from.index) > 0 && synced.server == server(envelope.from.index))
-    promote(out, envelope.from.index, cat("server ", envelope.from.index, " moves"));
+    move_to_replica(out, envelope.from.index);
 }
 
 void CoordinatorCore::on(Effects& out, const SpawnAck& ack) {

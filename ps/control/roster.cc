@@ -69,7 +69,7 @@ void Roster::handle(Effects& out, const Envelope& envelope, const std::vector<Ro
       lose(out, member, "it ended");
     } else if (member.state == Member::State::ready) {
       member.state = Member::State::leaving;
-      out.events.push_back(cat(describe(member.node), " leaves: what it holds goes to others"));
+      out.news.push_back(cat(describe(member.node), " leaves: what it holds goes to others"));
       out.leaving.push_back(member.node);
     }
   }
@@ -147,7 +147,7 @@ void Roster::on_ready(Effects& out, Member& member, const Ready& ready) {
     return;
   }
   member.state = Member::State::ready;
-  out.events.push_back(cat(describe(member.node), " joined"));
+  out.news.push_back(cat(describe(member.node), " joined"));
   out.changed = true;
 }
 
@@ -167,7 +167,7 @@ void Roster::excuse_silence() {
 void Roster::lose(Effects& out, Member& member, const std::string& why) {
   if (member.state == Member::State::gone) return;
   member.state = Member::State::gone;
-  out.lost.push_back({member.node, why});
+  out.lost.push_back({member.node, cat(describe(member.node), ": ", why)});
 }
 
 void Roster::tick(Effects& out) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,14 @@ struct RunStatus {
   std::string waits_for;          ///< who has to come or answer before it goes on; empty: nobody
   uint64_t generation = 0;
   int64_t step = 0, total_steps = 0, epoch = 0, samples = 0;
-  int64_t worker_restarts = 0, server_restarts = 0, coordinator_restarts = 0, checkpoints = 0;
+  int64_t worker_restarts = 0, server_restarts = 0, coordinator_restarts = 0, workers_dropped = 0;
+  int64_t checkpoints = 0, checkpoints_failed = 0, skipped_steps = 0;
+  /// The coordinator's own connections; those of nodes are theirs.
+  struct Connections {
+    int64_t queued_messages = 0, queued_bytes = 0;
+    std::map<std::string, int64_t> refused;  ///< by why
+  };
+  Connections coordinator;
   struct Node {
     int64_t node = 0;
     std::string name, state;
@@ -26,6 +34,7 @@ struct RunStatus {
     int64_t next_step = 0;
     int64_t behind = 0;             ///< steps behind the furthest: the staleness that others may see
     int64_t outstanding = 0;        ///< pieces of work dealt and not done
+    double compute_s = 0, wait_s = 0;  ///< of a piece of training work, lately: who computes longest keeps others waiting
   };
   struct Server {
     int64_t server = 0, node = -1;
@@ -41,5 +50,7 @@ struct RunStatus {
 std::string status_json(const RunStatus& status);
 /// Tables for people, from such an object; an error where it is none.
 std::string status_text(const std::string& json);
+/// The same in Prometheus' text format 0.0.4; empty where it is none.
+std::string status_prometheus(const std::string& json);
 
 }  // namespace troupe::ps

@@ -77,7 +77,7 @@ class Failures(Cluster):
         self.write("other.toml", TINY.replace("hidden = [8]", "hidden = [9]"))
         code, _, err = self.ended(self.node(address, 5, "other.toml"))
         self.assertEqual(code, 2)
-        self.assertRegex(err, r"error: its config is another: hash \w+, the run's is \w+")
+        self.assertRegex(err, r"error: the run at \S+: its config is another: hash \w+, the run's is \w+")
         self.node(address)
         self.assertEqual(self.ended(self.coordinator)[0], 0)
 
@@ -96,7 +96,7 @@ class Failures(Cluster):
         self.coordinator.kill()
         code, _, err = self.ended(node)
         self.assertEqual(code, 1)
-        self.assertIn("nothing was heard of the coordinator for", err)
+        self.assertIn("nothing was heard of its coordinator for", err)
 
 
 class Elastic(Cluster):
@@ -149,6 +149,17 @@ class Elastic(Cluster):
         self.assertEqual([self.ended(node)[0] for node in nodes], [0, 0])
         self.assertEqual(self.troupe("ckpt", "verify", "run").returncode, 0)
 
+    def test_when_all_leave_at_once_the_run_ends_with_a_checkpoint(self):
+        address = self.coordinate(*LONG, "checkpoint.durability=replicated", nodes=4)
+        nodes = [self.node(address, place) for place in range(4)]
+        self.wait_for(lambda: self.status()["step"] > 0)
+        for node in nodes:
+            node.terminate()
+        code, out, err = self.ended(self.coordinator)
+        self.assertEqual(code, 130, out + err)
+        self.assertEqual([self.ended(node)[0] for node in nodes], [0, 0, 0, 0])
+        self.assertEqual(self.troupe("ckpt", "verify", "run").returncode, 0)
+
     def test_the_run_ends_when_fewer_workers_are_left_than_it_needs(self):
         address, nodes = self.three_nodes("elastic.on_loss=shrink", "elastic.min_workers=2")
         nodes[2].kill()
@@ -176,6 +187,10 @@ class Arguments(Cluster):
         done = self.troupe("train", "tiny.toml", "--run-dir", "second", "--listen", f"127.0.0.1:{port}", "--nodes", "1")
         self.assertEqual(done.returncode, 2)
         self.assertIn(port, done.stderr)
+
+    def test_status_of_a_folder_that_is_not_there(self):
+        self.assert_refused(self.troupe("status", "runs/typo"), "error: runs/typo: there is no such folder; name a run's "
+                                                                "folder, or its coordinator's HOST:PORT")
 
     def test_status_of_a_run_that_does_not_answer(self):
         done = self.troupe("status", "127.0.0.1:9", "--timeout", "1")

@@ -150,16 +150,36 @@ class Refused(Recovery):
             self.assertRegex(done.stderr, line)
 
     def test_while_the_coordinator_lives_though_it_is_stopped(self):
-        address = self.coordinate(*LONG, nodes=1)
+        address = self.coordinate("train.epochs=100000", "checkpoint.every_steps=2", nodes=1)
         node = self.node(address)
-        self.wait_for(lambda: self.status()["step"] > 0)
+        self.wait_for(lambda: self.status()["checkpoints"] > 0)
         self.coordinator.send_signal(signal.SIGSTOP)
-        self.refused(rf"the run's coordinator lives \(process {self.coordinator.pid}\), though it may be stopped")
+        self.refused(rf"the run's coordinator lives \(process {self.coordinator.pid} on \S+\), though it may be stopped")
+        done = self.troupe("train", "--resume", "run", "--set", "train.max_steps=1")
+        self.assertRegex(done.stderr, r"the run's coordinator lives")
+        self.assertEqual(done.returncode, 2)
         self.coordinator.send_signal(signal.SIGCONT)
         self.wait_for(lambda: self.status()["step"] > 0)
         self.troupe("stop", "run")
         self.assertEqual(self.ended(self.coordinator)[0], 130)
         self.assertEqual(self.ended(node)[0], 0)
+
+    def test_on_another_machine_than_the_coordinators(self):
+        address = self.coordinate("train.epochs=100000", "checkpoint.every_steps=2", nodes=1)
+        self.node(address)
+        self.wait_for(lambda: self.status()["checkpoints"] > 0)
+        pid = self.coordinator.pid
+        self.kill_coordinator()
+        lock = self.folder / "run/journal/lock"
+        lock.write_text(f"{pid}\nanother-boot\nnode7\n")
+        self.refused(rf"the run's coordinator was process {pid} on node7, and this is another machine",
+                     r"Make sure that it has ended, and delete run/journal/lock")
+        done = self.troupe("train", "--resume", "run")
+        self.assertRegex(done.stderr, r"the run's coordinator was process \d+ on node7")
+        self.assertEqual(done.returncode, 2)
+        lock.unlink()
+        self.recover("run")
+        self.wait_for(lambda: self.status()["coordinator_restarts"] == 1)
 
     def test_a_run_that_is_over_or_lived_in_one_process(self):
         self.train(run="run")

@@ -115,6 +115,7 @@ BOOST_AUTO_TEST_CASE(ANodeThatDiesAgainAndAgainAtOnceIsGivenTime) {
 
 BOOST_AUTO_TEST_CASE(ARunShrinksUntilNoNodeIsLeft) {
   Run run(options(2, OnLoss::shrink, 0));
+  run.keeper.begun();
   BOOST_TEST(run.ended(0, by_signal(9), 100) == "");
   BOOST_TEST((run.done() == Incident::Done::dropped));
   run.ended(1, by_signal(11), 200);
@@ -125,8 +126,17 @@ BOOST_AUTO_TEST_CASE(ARunShrinksUntilNoNodeIsLeft) {
   BOOST_TEST(run.keeper.exit_code() == 139);
 }
 
+BOOST_AUTO_TEST_CASE(BeforeTheRunBeginsNoNodeIsDropped) {
+  Run run(options(2, OnLoss::shrink, 1));
+  BOOST_TEST(run.ended(0, by_signal(9), 100) == "again 0");
+  BOOST_TEST((run.done() == Incident::Done::restarted));
+  run.ended(1, by_signal(9), 200);
+  BOOST_TEST((run.done() == Incident::Done::ended_the_run));
+}
+
 BOOST_AUTO_TEST_CASE(ADroppedNodeDoesNotFailTheRun) {
   Run run(options(2, OnLoss::shrink));
+  run.keeper.begun();
   run.ended(0, by_signal(9), 100);
   run.ended(kCoordinator, by_exit(0), 200);
   run.ended(1, by_exit(0), 201);
@@ -286,6 +296,7 @@ BOOST_AUTO_TEST_CASE(ANodeDroppedHereLeavesTheRunToThoseElsewhere) {
   KeeperOptions some = options(1, OnLoss::shrink);
   some.nodes_elsewhere = 1;
   Run run(some);
+  run.keeper.begun();
   run.ended(0, by_signal(9), 100);
   BOOST_TEST((run.done() == Incident::Done::dropped));
   BOOST_TEST(!run.keeper.finished());

@@ -260,8 +260,9 @@ BOOST_AUTO_TEST_CASE(PoliciesChangeAtTheirStepUnderANewGeneration) {
   BOOST_TEST(membership.generation == 2u);
   BOOST_TEST((membership.layout->policies == std::vector{kAsync, kSync}));
   BOOST_TEST((membership.rebase == Step{2}));
-  BOOST_TEST_REQUIRE(w.all.events.size() == 1u);
-  BOOST_TEST(w.all.events[0] == "step 2: layer fc1 goes from sync to async");
+  BOOST_TEST(w.all.events.empty());
+  BOOST_TEST_REQUIRE(w.all.news.size() == 1u);
+  BOOST_TEST(w.all.news[0] == "step 2: layer fc1 goes from sync to async");
   BOOST_TEST(w.said<Work>().empty());
   w.join();
   const auto work = w.said<Work>();
@@ -394,6 +395,16 @@ BOOST_AUTO_TEST_CASE(ALostServerFailsTheRunUnlessItsStoreOutlivesIt) {
     else
       BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: out of memory"));
   }
+}
+
+BOOST_AUTO_TEST_CASE(AServerThatIsLostAgainAndAgainEndsTheRun) {
+  World w(kAsync);
+  w.options.servers_recover = true;
+  w.begin();
+  w.replace(w.server(1), "its optimizer threw");
+  w.hear(kNode, Down{w.server(1), "its optimizer threw"});
+  BOOST_TEST_REQUIRE(bool(w.all.finished));
+  BOOST_TEST(w.all.finished->failure == "server 1 ended: its optimizer threw; 1 of elastic.max_restarts are used");
 }
 
 // ---- the group's verdict ----------------------------------------------------------------------------------

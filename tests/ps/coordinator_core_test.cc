@@ -31,6 +31,25 @@ class Run {
     take(core->start());
     for (const Endpoint& who : everybody()) hear(kNode, SpawnAck{who});
   }
+  /// Over nodes that hold everything, with replicas: up to where these are equal to their servers.
+  void over_nodes(uint32_t nodes) {
+    options.roster.nodes = nodes;
+    options.replicas = true;
+    options.servers_recover = false;
+    core = CoordinatorCore::make(options).value();
+    for (uint32_t n = 0; n < nodes; ++n) {
+      Hello hello;
+      hello.place = n;
+      hear({Role::node, kUnassigned, 7 + n}, hello);
+      hear({Role::node, n, 1}, Ready{options.layers, 100, 0, ""});
+    }
+    acknowledge_orders();
+    acknowledge_orders();
+    for (ServerId s = 0; s < options.layout.servers; ++s) hear({Role::replica, s, 1}, Synced{{Role::server, s, 1}});
+  }
+  void acknowledge_orders() {
+    for (const Spawn& order : said<Spawn>()) hear({Role::node, 0, 1}, SpawnAck{order.who});
+  }
   void join() {
     sent.clear();
     hear(server(), MembershipAck{});
@@ -210,25 +229,55 @@ BOOST_AUTO_TEST_CASE(ACoordinatorThatWasStartedAgainBeforeItsRunBeginsIt) {
 BOOST_AUTO_TEST_CASE(AServerLostTogetherWithItsReplicaEndsTheRun) {
   Run run(kAsync);
   run.options.layout.servers = 2;
-  run.options.roster.nodes = 2;
   run.options.roster.lease_ms = 1000;
-  run.options.replicas = true;
-  run.options.servers_recover = false;
-  run.core = CoordinatorCore::make(run.options).value();
-  for (uint32_t n = 0; n < 2; ++n) {
-    Hello hello;
-    hello.place = n;
-    run.hear({Role::node, kUnassigned, 7 + n}, hello);
-    run.hear({Role::node, n, 1}, Ready{run.options.layers, 100, 0, ""});
-  }
-  for (const Spawn& order : run.said<Spawn>()) run.hear({Role::node, 0, 1}, SpawnAck{order.who});
-  for (const Spawn& order : run.said<Spawn>()) run.hear({Role::node, 0, 1}, SpawnAck{order.who});
-  for (ServerId s = 0; s < 2; ++s) run.hear({Role::replica, s, 1}, Synced{{Role::server, s, 1}});
+  run.over_nodes(2);
   run.core->set_now_ms(5000);
   const auto lost = run.core->tick();
   BOOST_REQUIRE(lost.finished.has_value());
   // Node 0 is lost first: it holds server 1, whose replica is on node 1.
   BOOST_TEST(lost.finished->failure.find("server 1 ended") == 0u, lost.finished->failure);
+}
+
+// All nodes want to leave while a server moves: its replica cannot take over anywhere else.
+BOOST_AUTO_TEST_CASE(AReplicaTakesOverWhereItIsThoughItsNodeLeaves) {
+  Run run(kAsync);
+  run.over_nodes(3);
+  run.sent.clear();
+  std::map<Endpoint, Endpoint> node_of;  // of replicas that were ordered later
+  int take_overs = 0;
+  const auto look = [&] {
+    for (const Envelope& e : run.sent)
+      if (const auto* order = std::get_if<Spawn>(&e.body)) {
+        if (order->who.role == Role::replica) node_of[order->who] = e.to;
+        if (!order->takes_over || !node_of.count(*order->takes_over)) continue;
+        BOOST_TEST((e.to == node_of.at(*order->takes_over)));
+        ++take_overs;
+      }
+    run.acknowledge_orders();
+  };
+  run.hear({Role::node, 2, 1}, Leave{});  // holds the server: its replica takes over,
+  look();
+  look();
+  run.hear({Role::node, 0, 1}, Leave{});  // and shall move on, with a replica where it goes
+  run.hear({Role::node, 1, 1}, Leave{});
+  look();
+  look();
+  for (Incarnation i = 2; i < 4; ++i) run.hear({Role::replica, 0, i}, Synced{run.server()});
+  look();
+  look();
+  BOOST_TEST(take_overs > 0);
+  BOOST_TEST(run.core->status().phase != "ended");
+}
+
+BOOST_AUTO_TEST_CASE(ARunThatIsStoppedBeforeItBeganWasInterrupted) {
+  Run run(kAsync);
+  run.options.roster.nodes = 2;
+  run.core = CoordinatorCore::make(run.options).value();
+  const auto stopped = run.core->stop();
+  BOOST_REQUIRE(stopped.finished.has_value());
+  BOOST_TEST((stopped.finished->outcome == Outcome::interrupted));
+  BOOST_REQUIRE(stopped.events.size() == 1u);
+  BOOST_TEST(stopped.events[0] == "stopped before it began: 0 of 2 nodes have joined; missing: node 0, node 1");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

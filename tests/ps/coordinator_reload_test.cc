@@ -304,7 +304,23 @@ BOOST_AUTO_TEST_CASE(TheHomeOfAnAllReduceLayerIsNotReplaced) {
   w.begin();
   w.lose(0);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
-  BOOST_TEST(holds(w.all.finished->failure, "it was the home of all_reduce layers"));
+  BOOST_TEST(w.all.finished->failure ==
+             "server 0 ended: killed; it was the home of all_reduce layers, of which its workers may hold copies of "
+             "different age; what it held since the last checkpoint is gone, and there is none yet: begin anew, with "
+             "checkpoint.every_steps for the next time");
+}
+
+BOOST_AUTO_TEST_CASE(WhereThereIsACheckpointARunThatEndsSaysHowToGoOnFromIt) {
+  World w(kReduced);
+  w.options.checkpoint_every_steps = 1;
+  w.begin();
+  w.take_steps();
+  w.answer_snapshots();
+  w.take(w.core->checkpoint_written({}));
+  w.lose(0);
+  BOOST_TEST_REQUIRE(w.all.finished.has_value());
+  BOOST_TEST(holds(w.all.finished->failure,
+                   "what it held since the last checkpoint is gone: go on from there with train --resume RUN"));
 }
 
 BOOST_AUTO_TEST_CASE(AFailedRunCountsTheCheckpointThatIsBeingWritten) {

@@ -50,6 +50,7 @@ std::string text_of(const CoordinatorCore::Effects& effects) {
     text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   for (const std::string& event : effects.events) text += event + "\n";
+  for (const std::string& piece : effects.news) text += piece + "\n";
   for (const StepReport& r : effects.steps) text += cat("step ", r.step, " ", r.stats.samples, "\n");
   for (const EvaluationReport& r : effects.evaluations) text += cat("evaluation ", r.step, "\n");
   for (const CheckpointRequest& r : effects.checkpoints) text += cat("checkpoint ", r.step, "\n");

@@ -181,6 +181,7 @@ BOOST_AUTO_TEST_CASE(ANewProcessInAPlaceMeansThatTheOldOneIsGone) {
   const auto out = w.hear({Role::node, kUnassigned, 2}, hello);
   BOOST_REQUIRE(out.lost.size() == 1);
   BOOST_TEST(out.lost[0].first == node);
+  BOOST_TEST(out.lost[0].second == "node 0 (host:1): its place was taken by host:2");
   BOOST_TEST(std::get<Welcome>(out.say[0].second).node.incarnation == node.incarnation + 1);
 }
 

@@ -55,6 +55,7 @@ class CoordinatorWorld {
     add(all.checkpoints, effects.checkpoints);
     add(all.reloads, effects.reloads);
     add(all.events, effects.events);
+    add(all.news, effects.news);
     if (effects.finished) all.finished = effects.finished;
   }
 

@@ -100,12 +100,13 @@ void Keeper::replace_or_give_up(int index, Incident& incident, Moment now, Effec
   Process& p = process(index);
   const bool others =
       options_.nodes_elsewhere > 0 || any([](const Process& q) { return runs(q) || q.state == State::waiting; }, 0);
-  if (options_.on_loss == OnLoss::shrink && index != kCoordinator && others) {
+  const bool shrinks = options_.on_loss == OnLoss::shrink && index != kCoordinator && begun_;
+  if (shrinks && others) {
     incident.done = Incident::Done::dropped;
     incidents_.push_back(incident);
     return;
   }
-  const bool may = options_.on_loss == OnLoss::restart || (options_.on_loss == OnLoss::shrink && index == kCoordinator);
+  const bool may = options_.on_loss == OnLoss::restart || (options_.on_loss == OnLoss::shrink && !shrinks);
   if (!may || restarts_ >= options_.max_restarts) return give_up(incident, now);
   ++restarts_;
   p.quick_ends = now - p.since < kQuick ? p.quick_ends + 1 : 0;

@@ -51,6 +51,8 @@ class Keeper {
   void answered(int process);
   /// The coordinator has welcomed the node.
   void joined(int process);
+  /// Its nodes are complete. Before that all of them are needed, whatever may be done without later.
+  void begun() { begun_ = true; }
   /// `incident` says who, where and how; its `done` is decided here.
   Effects ended(int process, Incident incident, Moment now);
   /// SIGINT, SIGTERM: the first asks, the second kills.
@@ -98,7 +100,7 @@ class Keeper {
   std::vector<Incident> incidents_;
   std::optional<Moment> ask_at_, kill_at_;
   std::optional<int> coordinator_code_;
-  bool interrupted_ = false, announced_ = false;
+  bool interrupted_ = false, announced_ = false, begun_ = false;
   int64_t restarts_ = 0;
 };
 

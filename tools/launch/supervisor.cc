@@ -153,6 +153,7 @@ class Supervisor {
   /// What a node's line says to the launcher; true: nobody else wants to see it.
   bool take_line(int index, std::string_view line) {
     if (line.starts_with(kJoined)) keeper_.joined(index);
+    if (line == kBegun) keeper_.begun();
     return process(index).remote && take_pid(index, line);
   }
 

@@ -40,6 +40,8 @@ struct SupervisorOptions {
 
 /// A node writes this in a line of its own, and then its number, when the coordinator has welcomed it.
 inline constexpr std::string_view kJoined = "joined as ";
+/// And when the run has all nodes that it needs to begin, the same.
+inline constexpr std::string_view kBegun = "the run has begun";
 
 /// A remote process writes this and its number, in a line of its own, before it becomes `troupe`.
 inline constexpr std::string_view kPidMarker = "troupe-process ";

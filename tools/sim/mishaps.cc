@@ -50,19 +50,23 @@ void Simulation::befall(const Mishap& m) {
       if (Process* victim = process_in(m.slot)) pause(*victim, m.for_us);
       return;
     case Mishap::Kind::leave_host:
-      if (Process* leaver = process_in(m.slot)) {
-        note([&] { return cat("process ", leaver->number, " wants to leave"); });
-        disturbed_.insert(leaver->number);
-        left_.insert(leaver->place);
-        stopped_ = true;  // nobody may be left for what it holds
-        caf::anon_send(leaver->node, std::make_shared<const NodeControl>(LeaveRun{}));
-      }
+      for (uint32_t place = 0; place < scenario_.hosts.size(); ++place)
+        if (place == m.slot || (m.group >> place & 1) != 0) leave(place);
       return;
     case Mishap::Kind::join_host:
       return start_process(m.slot);
     case Mishap::Kind::cut_hosts:
       return partition(m);
   }
+}
+
+void Simulation::leave(uint32_t place) {
+  Process* leaver = process_in(place);
+  if (!leaver) return;
+  note([&] { return cat("process ", leaver->number, " wants to leave"); });
+  left_.insert(leaver->place);
+  stopped_ = true;  // nobody may be left for what it holds
+  caf::anon_send(leaver->node, std::make_shared<const NodeControl>(LeaveRun{}));
 }
 
 std::optional<Endpoint> Simulation::newest(Role role, uint32_t slot) const {
@@ -114,7 +118,6 @@ void Simulation::report_zombie(const Endpoint& who) {
 
 bool Simulation::had_to_fail(const std::string& why) const {
   const auto says = [&](const char* text) { return why.find(text) != std::string::npos; };
-  if (stopped_ && says("stopped before it began")) return true;
   if (!scenario_.over_hosts() || disturbed_.empty()) return false;
   if (says("elastic.min_workers")) return true;
   // Cut off and paused, one after the other.

@@ -224,6 +224,9 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
       break;
     case Kind::leave_host:
       if (std::exchange(has_left, true) || hosts < 3) return;
+      if (Random others(derive_seed(s.seed, "leavers")); others.chance(0.5))
+        for (uint32_t place = 0; place < s.hosts.size(); ++place)
+          if (others.chance(0.8)) m.group |= uint64_t{1} << place;
       break;
     case Kind::cut_hosts: {
       bool lost = true;
@@ -502,8 +505,9 @@ std::string describe(const Scenario& s) {
         m.kind == Mishap::Kind::crash_host ||
         m.kind == Mishap::Kind::pause_host || m.kind == Mishap::Kind::cut_hosts)
       text += cat(" for ", m.for_us, " us");
-    if (m.kind == Mishap::Kind::cut_hosts) {
-      text += m.one_way ? ", one way, of" : ", both ways, of";
+    if (m.kind == Mishap::Kind::leave_host && m.group != 0) text += ", and of";
+    if (m.kind == Mishap::Kind::cut_hosts) text += m.one_way ? ", one way, of" : ", both ways, of";
+    if (m.group != 0) {
       for (size_t place = 0; place < s.hosts.size(); ++place)
         if (m.group >> place & 1) text += cat(' ', place);
       if (m.group & Mishap::kCoordinatorBit) text += " coordinator";

@@ -25,7 +25,7 @@ struct Mishap {
     crash_host,    ///< all that lives in the process ends unheard; after `for_us` another one joins in its place
     replace_host,  ///< another process takes the place of one that lives
     pause_host,    ///< nothing of it runs for `for_us`, what is said to it waits (SIGSTOP, CONT)
-    leave_host,    ///< it wants to go (SIGTERM)
+    leave_host,    ///< it wants to go (SIGTERM), and at once those of `group`
     join_host,     ///< one more comes
     stop_coordinator,  ///< it stands still, another goes on from its journal, and after `for_us` it goes on, too
     cut_hosts,     ///< what `group` says to the others gets lost for `for_us`, and unless `one_way` the other way round
@@ -39,7 +39,7 @@ struct Mishap {
   int64_t at_us = 0;
   int64_t for_us = 0;
   std::vector<ps::UpdateRule> rules;  ///< of change_policies
-  uint64_t group = 0;                 ///< of cut_hosts: a bit a place; kCoordinatorBit
+  uint64_t group = 0;                 ///< of cut_hosts, leave_host: a bit a place; kCoordinatorBit
   bool one_way = false;
 
   static constexpr uint64_t kCoordinatorBit = uint64_t{1} << 63;

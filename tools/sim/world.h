@@ -147,6 +147,7 @@ class Simulation {
   /// All that lives in it ends, and says nothing more.
   void end_process(Process& process);
   void pause(Process& process, int64_t for_us);
+  void leave(uint32_t place);
   std::vector<size_t> runnable_jobs() const;
 
   template <class F>

@@ -17,7 +17,7 @@ Examples:
   troupe launch configs/sync.toml --hosts hosts.txt --keys run.keys
   troupe launch configs/sync.toml -H node1:2,node2:2 --keys run.keys --dry-run
   srun --ntasks 4 troupe launch configs/sync.toml --keys run.keys
-  mpirun -n 4 troupe launch configs/sync.toml
+  mpirun -n 4 -x TROUPE_COORDINATOR=node1:7077 troupe launch configs/sync.toml --keys run.keys
 
 A hostfile has one host a line, with the number of nodes that it takes:
   node1 slots=4

@@ -52,6 +52,11 @@ std::string full_address(const std::string& address) {
   return address.empty() || address.find("://") != std::string::npos ? address : "tcp://" + address;
 }
 
+std::string describe(const ps::Refusal& refusal) {
+  return cat("refused ", refusal.peer, ": ", ps::name_of(refusal.reason),
+             refusal.detail.empty() ? "" : " (" + refusal.detail + ")");
+}
+
 uint64_t random_number() {
   std::random_device device;
   const uint64_t number = (uint64_t{device()} << 32) | device();

@@ -29,5 +29,8 @@ troupe::Status tie_to_launcher(const NetworkArguments& arguments);
 /// "tcp://HOST:PORT" of "HOST:PORT"; other addresses as they are.
 std::string full_address(const std::string& address);
 
+/// "refused 10.0.0.9: unknown key (...)".
+std::string describe(const troupe::ps::Refusal& refusal);
+
 /// Random; not 0.
 uint64_t random_number();

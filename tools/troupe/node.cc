@@ -2,6 +2,7 @@
 #include <tools/launch/supervisor.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -115,6 +116,9 @@ int node(const NodeArguments& arguments) {
   auto options = network_options(arguments.network, "node", limits);
   if (!options) return report(options.error());
   options->home = full_address(arguments.join);
+  options->on_refused = [](const ps::Refusal& refusal) {
+    std::cerr << cat("warning: ", describe(refusal), "\n") << std::flush;
+  };
   auto opened = ps::NetworkTransport::open(std::move(*options));
   if (!opened) return report(opened.error());
   const std::shared_ptr<ps::NetworkTransport> network = std::move(*opened);
@@ -131,7 +135,12 @@ int node(const NodeArguments& arguments) {
     network->set_self(welcome.node.index);
     std::cout << launch::kJoined << welcome.node << std::endl;
   };
-  parts.set_routes = [network](const ps::Routes& routes) { network->set_routes(routes); };
+  parts.set_routes = [network, begun = false](const ps::Routes& routes) mutable {
+    network->set_routes(routes);
+    // Nothing has a place before that.
+    const bool placed = std::ranges::any_of(routes.places, [](const auto& place) { return place.who.role != ps::Role::node; });
+    if (placed && !std::exchange(begun, true)) std::cout << launch::kBegun << std::endl;
+  };
   parts.measure = [network] {
     const ps::NetworkCounters counters = network->counters();
     ps::Heartbeat beat;
@@ -151,7 +160,7 @@ int node(const NodeArguments& arguments) {
   leaver.attach(nullptr);
   network->close();
   trace->write();
-  if (!ended) return report(ended.error());
+  if (!ended) return report(fail("the run at " + arguments.join, ended.error()).value());
   std::cout << "the run is over" << std::endl;
   return kOk;
 }

@@ -1,10 +1,8 @@
-#include <condition_variable>
-#include <fstream>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
-#include <mutex>
-#include <optional>
 
+#include <troupe/ps/control/ask_coordinator.h>
 #include <troupe/ps/metrics/run_status.h>
 
 #include "commands.h"
@@ -17,14 +15,17 @@ namespace {
 struct AskArguments {
   std::string run;
   NetworkArguments network;
-  bool json = false;
+  bool json = false, prometheus = false;
   int64_t timeout_s = 5;
 };
 
 /// A run's folder names its coordinator.
 Result<std::string> address_of(const std::string& run) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(run, ignored)) return full_address(run);
+  if (!std::filesystem::is_directory(run, ignored)) {
+    if (run.find(':') != std::string::npos) return full_address(run);
+    return fail(ErrorKind::missing, run + ": there is no such folder; name a run's folder, or its coordinator's HOST:PORT");
+  }
   const std::string path = run + "/coordinator.address";
   std::ifstream file(path);
   std::string address;
@@ -42,29 +43,10 @@ Result<std::string> ask(const AskArguments& arguments, const ps::Message& questi
   auto network = ps::NetworkTransport::open(std::move(*options));
   if (!network) return tl::unexpected<Error>(network.error());
 
-  std::mutex mutex;
-  std::condition_variable came;
-  std::optional<std::string> answer;
   const ps::Endpoint self{ps::Role::client, 0, static_cast<uint32_t>(random_number() | 1)};
-  (*network)->attach(self, [&](ps::EnvelopePtr envelope) {
-    const auto* reply = std::get_if<ps::StatusReply>(&envelope->body);
-    if (!reply) return;
-    std::lock_guard lock(mutex);
-    answer = reply->json;
-    came.notify_all();
-  });
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(arguments.timeout_s);
-  {
-    std::unique_lock lock(mutex);
-    while (!answer && std::chrono::steady_clock::now() < until) {
-      lock.unlock();
-      (*network)->send({self, {ps::Role::coordinator, 0, 1}, 0, question});
-      lock.lock();
-      came.wait_for(lock, std::chrono::milliseconds(300), [&] { return answer.has_value(); });
-    }
-  }
+  const auto answer = ps::ask_coordinator(**network, self, question, std::chrono::seconds(arguments.timeout_s));
   (*network)->close();
-  if (answer) return *answer;
+  if (answer) return answer;
   return fail(ErrorKind::failed, cat(*address, " did not answer within ", arguments.timeout_s,
                                      " s: the run is over, the address is another's, or its keys are others"));
 }
@@ -82,7 +64,10 @@ std::shared_ptr<AskArguments> add_ask(CLI::App& command) {
 int show(const AskArguments& arguments, const ps::Message& question) {
   const auto answer = ask(arguments, question);
   if (!answer) return report(answer.error());
-  std::cout << (arguments.json ? *answer + "\n" : ps::status_text(*answer)) << std::flush;
+  std::cout << (arguments.json         ? *answer + "\n"
+                : arguments.prometheus ? ps::status_prometheus(*answer)
+                                       : ps::status_text(*answer))
+            << std::flush;
   return kOk;
 }
 
@@ -91,7 +76,11 @@ int show(const AskArguments& arguments, const ps::Message& question) {
 void add_status(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("status", "Show who is alive in a run, how far each is, and what waits");
   const auto arguments = add_ask(*command);
-  command->add_flag("--json", arguments->json, "As one JSON object");
+  CLI::Option* json = command->add_flag("--json", arguments->json, "As one JSON object");
+  command
+      ->add_flag("--prometheus", arguments->prometheus,
+                 "In Prometheus' text format, as metrics.listen serves it at /metrics")
+      ->excludes(json);
   command->callback([arguments, &exit_code] { exit_code = show(*arguments, ps::StatusRequest{}); });
 }
 

@@ -75,6 +75,11 @@ class Stop {
     std::lock_guard lock(mutex_);
     if (experiment_) experiment_->link_lost(node);
   }
+  void refused(const ps::Refusal& refusal) {
+    std::lock_guard lock(mutex_);
+    if (experiment_) experiment_->warn(describe(refusal));
+    else console_.log(ps::LogLevel::warning, "coordinator", describe(refusal));
+  }
 
  private:
   Console& console_;
@@ -120,6 +125,13 @@ std::string with_port_of(const std::string& listen, const std::string& address) 
   return listen.substr(0, listen.size() - 1) + address.substr(address.rfind(':') + 1);
 }
 
+ps::RunStatus::Connections connections_of(const ps::NetworkCounters& counters) {
+  ps::RunStatus::Connections own{counters.queued_messages(), counters.queued_bytes(), {}};
+  for (size_t i = 0; i < ps::kRefusalReasons; ++i)
+    if (counters.refused[i] > 0) own.refused[ps::name_of(static_cast<ps::RefusalReason>(i))] = counters.refused[i];
+  return own;
+}
+
 /// The network of a run of several processes, of which this one coordinates.
 Result<std::shared_ptr<ps::NetworkTransport>> spread(TrainArguments& arguments, const ps::RunConfig& config,
                                                      Stop& stop) {
@@ -128,6 +140,7 @@ Result<std::shared_ptr<ps::NetworkTransport>> spread(TrainArguments& arguments, 
   if (!options) return tl::unexpected<Error>(options.error());
   options->run = arguments.options.recovery ? arguments.options.recovery->head().run : random_number();
   options->on_peer_lost = [&stop](uint32_t node) { stop.link_lost(node); };
+  options->on_refused = [&stop](const ps::Refusal& refusal) { stop.refused(refusal); };
   const uint64_t run = options->run;
   auto network = ps::NetworkTransport::open(std::move(*options));
   if (!network) return network;
@@ -139,7 +152,8 @@ Result<std::shared_ptr<ps::NetworkTransport>> spread(TrainArguments& arguments, 
       .network = {with_port_of(given.listen, (*network)->address().address), given.advertise,
                   given.keys.empty() ? "" : std::filesystem::absolute(given.keys, ignored).string(), given.insecure},
       .transport = *network,
-      .set_routes = [network = *network](const ps::Routes& routes) { network->set_routes(routes); }};
+      .set_routes = [network = *network](const ps::Routes& routes) { network->set_routes(routes); },
+      .connections = [network = *network] { return connections_of(network->counters()); }};
   return network;
 }
 
