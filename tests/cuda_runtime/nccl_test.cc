@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 // kernels/collective/nccl as it is, on a simulated NCCL (tests/support/simulated_cuda): what the contract of communicators
 // (tests/kernels/communicator_test.cc, which runs here too) does not say. Peers are lost, groups given up.
@@ -54,13 +56,19 @@ BOOST_AUTO_TEST_CASE(ALostPeerEndsACallThatWaitsForIt) {
   std::vector<Status> statuses(2);
   run_ranks(3, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
-    if (rank == 2) return simulated_cuda::lose_rank(2);  // and makes no call
+    if (rank == 2) {  // makes no call, and is gone once the others wait for it on their devices
+      while (simulated_cuda::waiting_kernels() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return simulated_cuda::lose_rank(2);
+    }
     Tensor values = filled(*ranks[i], 100, 1);
     statuses[i] = ranks[i]->all_reduce(values, values);
   });
   for (const Status& status : statuses) {
     BOOST_TEST_REQUIRE(!status.has_value());
     BOOST_TEST((status.error().kind == ErrorKind::missing));
+    BOOST_TEST(status.error().message.find("a peer of the group was lost during all_reduce") == 0u,
+               status.error().message);
     BOOST_TEST(status.error().message.find("remote process exited") != std::string::npos, status.error().message);
   }
   // Later ones fail at once, with the reason.

@@ -61,6 +61,7 @@ Groups& groups() {
   return *all;
 }
 
+std::atomic<int> waiting = 0;
 thread_local int depth = 0;
 thread_local std::vector<std::function<void()>> together, sends_together;
 
@@ -110,9 +111,11 @@ cudaError_t meet(ncclComm_t comm, uint64_t number, const Terms& terms, Bytes in,
     call.terms = terms;
     call.inputs[comm->rank] = std::move(in);
     group.changed.notify_all();
+    ++waiting;
     group.changed.wait(lock, [&] {
       return group.aborted.contains(comm->rank) || (std::ssize(call.inputs) == group.size && !call.disagrees);
     });
+    --waiting;
     if (group.aborted.contains(comm->rank)) return cudaSuccess;
     for (const auto& [rank, bytes] : call.inputs) all.push_back(bytes);
   }
@@ -282,6 +285,8 @@ ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int from, nc
 }
 
 namespace troupe::test::simulated_cuda {
+
+int waiting_kernels() { return waiting; }
 
 void lose_rank(int rank) {
   std::lock_guard lock(groups().mutex);
