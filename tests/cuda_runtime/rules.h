@@ -6,15 +6,19 @@
 
 namespace troupe::test {
 
+inline void check_rules() {
+  for (const std::string& rule : simulated_cuda::broken_rules()) BOOST_TEST(rule == "");
+}
+
 /// Around each test: devices that are well, no rule of CUDA broken, and nothing left behind.
 struct Rules {
   Rules() {
     simulated_cuda::repair();
-    simulated_cuda::broken_rules();
+    check_rules();  // by tests before this one
   }
   ~Rules() {
     simulated_cuda::repair();
-    for (const std::string& rule : simulated_cuda::broken_rules()) BOOST_TEST(rule == "");
+    check_rules();
     simulated_cuda::Alive now = simulated_cuda::alive();
     // Pinned memory is the backend's, which lives on.
     now.pinned_blocks = before.pinned_blocks;

@@ -9,6 +9,17 @@
 using namespace troupe;
 using namespace troupe::test;
 
+namespace {
+
+/// Tests of other files, which do not know of rules, keep them too.
+struct RulesOfAll {
+  void setup() {}
+  void teardown() { check_rules(); }
+};
+
+}  // namespace
+
+BOOST_TEST_GLOBAL_FIXTURE(RulesOfAll);
 BOOST_FIXTURE_TEST_SUITE(cuda_stream, Rules)
 
 namespace {
