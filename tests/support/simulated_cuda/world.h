@@ -23,12 +23,16 @@ class Queue {
     push({});
     thread_.join();
   }
-  void push(std::function<void()> task) {
+  /// False where it is closed, as a stream may be while another thread waits for its device.
+  bool push(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
+      if (closed_) return false;
+      closed_ = !task;
       tasks_.push_back(std::move(task));
     }
     changed_.notify_one();
+    return true;
   }
   void wait() {
     struct Gate {
@@ -37,11 +41,12 @@ class Queue {
       bool open = false;
     };
     const auto gate = std::make_shared<Gate>();
-    push([gate] {
+    const bool is_open = push([gate] {
       std::lock_guard lock(gate->mutex);
       gate->open = true;
       gate->opened.notify_all();
     });
+    if (!is_open) return;
     std::unique_lock lock(gate->mutex);
     gate->opened.wait(lock, [&] { return gate->open; });
   }
@@ -65,6 +70,7 @@ class Queue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
+  bool closed_ = false;
   Random random_;
   std::thread thread_;
 };
