@@ -1,11 +1,12 @@
 #include <troupe/actors/actor_queue.h>
 
-#include <caf/all.hpp>
+#include <troupe/actors/system_config.h>
 
 namespace troupe {
 namespace {
 
 void finish(caf::actor_system& system, Executor* queue) {
+  const FreeThread free;
   system.spawn<caf::detached>([queue = std::shared_ptr<Executor>(queue)]() mutable { queue.reset(); });
 }
 

@@ -12,6 +12,15 @@ void add_all_reduced(std::set<ps::LayerId>& layers, const std::vector<ps::Policy
     if (policies[layer].mode == ps::Mode::all_reduce) layers.insert(static_cast<ps::LayerId>(layer));
 }
 
+/// A sum holds what it is taken for. The queue must not: it would be dropped by a sum, on its own thread, when the actors'
+/// system may have ended.
+struct Held {
+  Held(std::shared_ptr<Executor> its, std::shared_ptr<ps::Transport> next, ps::CombiningOptions options)
+      : queue(std::move(its)), transport(std::move(next), std::move(options)) {}
+  std::shared_ptr<Executor> queue;
+  ps::CombiningTransport transport;
+};
+
 }  // namespace
 
 std::set<ps::LayerId> ever_all_reduced(const ps::CoordinatorOptions& options) {
@@ -30,10 +39,12 @@ std::shared_ptr<ps::Transport> combine_pushes(caf::actor_system& system, std::sh
   ps::CombiningOptions combining;
   combining.combines = [layers](ps::LayerId layer) { return layers.contains(layer); };
   combining.pushes = !devices;
-  combining.later = [queue = make_actor_queue(system, "combine")](std::function<void()> sum) {
-    queue->submit(std::move(sum));
+  auto queue = make_actor_queue(system, "combine");
+  combining.later = [queue = std::weak_ptr(queue)](std::function<void()> sum) {
+    if (const auto here = queue.lock()) here->submit(std::move(sum));
   };
-  return std::make_shared<ps::CombiningTransport>(std::move(next), std::move(combining));
+  const auto held = std::make_shared<Held>(std::move(queue), std::move(next), std::move(combining));
+  return {held, &held->transport};
 }
 
 }  // namespace troupe

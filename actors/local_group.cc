@@ -191,7 +191,7 @@ void LocalGroup::wake() {
     if (!seat.compute || std::exchange(seat.called, true)) continue;
     call(*seat.compute, [rank](LocalGroup& group) { group.seats_[rank].called = false; }, seat.track);
   }
-  for (size_t h = 0; h < helpers_.size(); ++h) {
+  for (size_t h = 0; h < helpers_.size() && !over_; ++h) {
     Helper& helper = helpers_[h];
     if (std::exchange(helper.called, true)) continue;
     if (!helper.queue) helper.queue = options_.make_helper(h);
@@ -211,12 +211,16 @@ void LocalGroup::fail_group(const std::string& reason) {
 }
 
 // A step cannot do without anybody: what waits for this worker is given up, and the coordinator hears of it alone.
+// Helpers are dropped here, where a worker ends: with the group itself they could go on a helper's own thread, after the
+// actors' system.
 void LocalGroup::leave(size_t rank) {
   std::shared_ptr<Executor> compute;
+  std::vector<std::shared_ptr<Executor>> helpers;
   std::map<uint64_t, std::shared_ptr<Round>> open;
   std::lock_guard lock(mutex_);
   over_ = true;
   compute.swap(seats_[rank].compute);
+  for (Helper& helper : helpers_) helpers.push_back(std::move(helper.queue));
   open.swap(rounds_);
 }
 

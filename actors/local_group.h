@@ -18,7 +18,7 @@ struct LocalGroupOptions {
   std::shared_ptr<const ps::Optimizer> optimizer;
   bool norm = false;  ///< of sums, for clipping
   /// Threads that reduce while the workers' compute, made when there is something to do; only where there are cores for
-  /// them. They must not mind being dropped on their own thread (make_actor_queue).
+  /// them. They are dropped when the first worker leaves, on its thread, while a tile may run (make_actor_queue).
   size_t helpers = 0;
   std::function<std::shared_ptr<Executor>(size_t helper)> make_helper;
   std::vector<Track> helper_tracks;  ///< one a helper; or empty

@@ -33,7 +33,8 @@ struct NodeRun::Impl {
 Result<Prepared> NodeRun::Impl::prepare(const NodeRunParts& parts, const ps::Welcome& welcome) try {
   Result<ClusterParts> made = parts.prepare(welcome);
   if (!made) return tl::unexpected<Error>(made.error());
-  made->transport = combine_pushes(system, parts.transport, made->coordinator, made->devices && made->coordinator.layout.stages == 1);
+  made->transport =
+      combine_pushes(system, parts.transport, made->coordinator, made->devices && made->coordinator.layout.stages == 1);
   made->spread = true;
   made->retry_interval = parts.retry_interval;
   const ps::CoordinatorOptions& c = made->coordinator;
@@ -66,11 +67,16 @@ NodeRun::NodeRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 NodeRun::~NodeRun() {
   caf::anon_send_exit(impl_->node, caf::exit_reason::user_shutdown);
-  impl_->node = nullptr;  // the system waits for it
-  impl_->preparing.reset();
+  {
+    caf::scoped_actor self(impl_->system);
+    self->wait_for(impl_->node);  // it gives `preparing` nothing more
+  }
+  impl_->node = nullptr;
+  impl_->preparing.reset();  // before the system, which it prepares for
 }
 
 std::unique_ptr<NodeRun> NodeRun::join(NodeRunParts parts) {
+  const FreeThread free;
   auto impl = std::make_unique<Impl>();
   NodeParts node;
   node.self = {ps::Role::node, ps::kUnassigned, parts.incarnation};

@@ -17,6 +17,7 @@ Run::Run(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Run::~Run() = default;
 
 Result<std::unique_ptr<Run>> Run::start(ClusterParts parts) {
+  const FreeThread free;
   auto impl = std::make_unique<Impl>(parts.coordinator.layout.servers);
   auto cluster = Cluster::start(impl->system, std::move(parts));
   if (!cluster) return tl::unexpected<Error>(cluster.error());

@@ -207,8 +207,12 @@ Status UpdateLog::begin_segment() {
   auto next = std::make_shared<Output>();
   next->segment = {claimed_, next_number_++, 0};
   std::vector<uint64_t> numbers;
-  std::vector<Segment> bases = bases_;
-  if (output_) bases.push_back(output_->segment);
+  std::vector<Segment> bases;
+  {
+    std::lock_guard lock(mutex_);  // a commit that has written an image takes some away
+    bases = bases_;
+    if (output_) bases.push_back(output_->segment);
+  }
   for (const Segment& base : bases) numbers.insert(numbers.end(), {base.generation, base.number, base.bytes});
   const auto record = std::as_bytes(std::span(numbers));
   const std::string name = path(name_of(next->segment, kSegmentEnding));
@@ -222,7 +226,7 @@ Status UpdateLog::begin_segment() {
   TROUPE_TRY(files_->sync_folder(options_.folder));
   next->segment.bytes = next->synced = kHeadBytes + record.size();
   std::lock_guard lock(mutex_);
-  bases_ = std::move(bases);
+  if (output_) bases_.push_back(output_->segment);
   output_ = std::move(next);
   return {};
 }
@@ -363,7 +367,8 @@ Status UpdateLog::write_image(const std::vector<std::byte>& image, const Segment
   return {};
 }
 
-// What fails to go costs room only; the next owner tries again.
+// What fails to go costs room only; the next owner tries again. A segment behind the one that is written is being begun by
+// the thread that appends.
 void UpdateLog::remove_older(const Segment& first_needed) {
   const auto names = files_->list(options_.folder);
   if (!names) return;
@@ -380,11 +385,12 @@ void UpdateLog::remove_older(const Segment& first_needed) {
     if (!parsed || parsed->generation > mine) continue;
     const bool kept = std::ranges::any_of(
         needed, [&](const Segment& s) { return s.generation == parsed->generation && s.number == parsed->number; });
+    const bool begun = needed.back() < Segment{parsed->generation, parsed->number, 0};
     const bool image_of_first = parsed->generation == first_needed.generation && parsed->number == first_needed.number;
     bool goes = false;
     switch (parsed->kind) {
       case Name::Kind::claim: goes = parsed->generation < mine; break;
-      case Name::Kind::segment: goes = !kept; break;
+      case Name::Kind::segment: goes = !kept && !begun; break;
       case Name::Kind::image: goes = !image_of_first; break;
       case Name::Kind::unfinished: goes = parsed->generation < needed.back().generation; break;
     }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -63,13 +64,14 @@ Result<std::string> read_records(const std::string& path, size_t record_bytes) {
   return bytes.substr(8, end - 8);
 }
 
-/// One file while it is written.
+/// One file while it is written. A std::ofstream would be open in whatever program the process starts.
 class RecordFile {
  public:
   bool open(const std::string& path) {
-    file_.open(path, std::ios::binary | std::ios::trunc);
+    file_.reset(std::fopen(path.c_str(), "wbe"));
+    if (!file_) return false;
     put_bytes(kMagic, 8);
-    return file_.flush().good();
+    return written();
   }
   void append(const char* record, size_t bytes) {
     put_bytes(record, bytes);
@@ -79,17 +81,22 @@ class RecordFile {
     char count[8];
     put<uint64_t>(count, count_);
     put_bytes(count, sizeof count);
-    file_ << digest_.hex();
-    return file_.flush().good();
+    const std::string digest = digest_.hex();
+    std::fwrite(digest.data(), 1, digest.size(), file_.get());
+    return written();
   }
 
  private:
   void put_bytes(const char* bytes, size_t count) {
-    file_.write(bytes, static_cast<std::streamsize>(count));
+    std::fwrite(bytes, 1, count, file_.get());
     digest_.update(std::as_bytes(std::span(bytes, count)));
   }
+  bool written() { return std::fflush(file_.get()) == 0 && !std::ferror(file_.get()); }
 
-  std::ofstream file_;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
   Digest digest_;
   uint64_t count_ = 0;
 };

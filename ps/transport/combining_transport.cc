@@ -45,7 +45,8 @@ const Push& push_of(const Envelope& envelope) { return std::get<Push>(envelope.b
 
 class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(std::shared_ptr<Transport> next, CombiningOptions options) : next(std::move(next)), options_(std::move(options)) {}
+  Core(std::shared_ptr<Transport> next, CombiningOptions options)
+      : next(std::move(next)), options_(std::move(options)) {}
 
   void attach(const Endpoint& worker, const Sink& sink) {
     std::lock_guard lock(mutex_);
@@ -53,8 +54,9 @@ class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
   }
 
   void detach(const Endpoint& worker) {
+    std::map<Endpoint, std::shared_ptr<Sink>>::node_type sink;  // outlives the lock, as in LocalSinks::detach
     std::lock_guard lock(mutex_);
-    sinks_.erase(worker);
+    sink = sinks_.extract(worker);
     for (auto& [id, parcel] : parcels_) {
       parcel.asked.erase(worker);
       parcel.since.erase(worker);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <random>
 #include <set>
 #include <shared_mutex>
@@ -77,6 +78,8 @@ struct NetworkTransport::State {
   bool share(Link& link, const Envelope& envelope);
   bool near(const Link& link) const;
   void changed(Link& link, Link::Event event);
+  /// `refused`: addresses whose keys nobody knows.
+  void take_routes(const Routes& now, std::vector<std::string>& refused);
   void refuse(const Incoming& message, RefusalReason reason, std::string detail);
   void refuse_undecoded(const Incoming& message, const std::string& why);
   /// Without keys everybody is who he says he is.
@@ -99,6 +102,7 @@ struct NetworkTransport::State {
   Refusals refusals;
   Traffic traffic;
 
+  std::mutex closing;
   mutable std::shared_mutex mutex;  ///< guards what follows
   RouteTable routes;
   std::map<uint32_t, std::shared_ptr<Link>> links;  ///< by node; only nodes that have an address
@@ -146,6 +150,7 @@ NetworkTransport::NetworkTransport(std::unique_ptr<State> state) : state_(std::m
 NetworkTransport::~NetworkTransport() { close(); }
 
 void NetworkTransport::close() {
+  std::lock_guard lock(state_->closing);
   state_->loop->close();
   if (state_->shared) state_->shared->close();
 }
@@ -289,25 +294,32 @@ void NetworkTransport::set_self(uint32_t node) {
 
 void NetworkTransport::set_routes(const Routes& routes) {
   State& s = *state_;
-  std::unique_lock lock(s.mutex);
-  if (routes.version <= s.routes.version()) return;
-  s.routes = RouteTable(routes);
-  s.links.clear();
+  std::vector<std::string> refused;
+  s.take_routes(routes, refused);
+  for (std::string& peer : refused)  // with nothing locked: whoever hears it may ask or send
+    s.refusals.add({std::move(peer), RefusalReason::key, "the routes give it a key that is not in the run's list"});
+}
+
+void NetworkTransport::State::take_routes(const Routes& now, std::vector<std::string>& refused) {
+  std::unique_lock lock(mutex);
+  if (now.version <= routes.version()) return;
+  routes = RouteTable(now);
+  links.clear();
   std::set<PeerName> kept;
-  if (s.home) kept.insert(s.home->peer());
-  for (const auto& [index, node] : s.routes.nodes()) {
-    if (index == s.self || node.address.empty()) continue;
-    if (!s.knows_key(node)) {
-      s.refusals.add({node.address, RefusalReason::key, "the routes give it a key that is not in the run's list"});
+  if (home) kept.insert(home->peer());
+  for (const auto& [index, node] : routes.nodes()) {
+    if (index == self || node.address.empty()) continue;
+    if (!knows_key(node)) {
+      refused.push_back(node.address);
       continue;
     }
-    const PeerName name = s.name_of(node.address, node.public_key);
-    const auto link = s.loop->link(name);
+    const PeerName name = name_of(node.address, node.public_key);
+    const auto link = loop->link(name);
     link->node = index;
-    s.links[index] = link;
+    links[index] = link;
     kept.insert(name);
   }
-  s.loop->keep(kept);
+  loop->keep(kept);
 }
 
 NetworkCounters NetworkTransport::counters() const {

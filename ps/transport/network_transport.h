@@ -63,7 +63,7 @@ struct NetworkOptions {
   int64_t heartbeat_ms = 2000;  ///< between signs of life on an idle connection; four missed: it is closed, made anew
   int64_t linger_ms = 1000;     ///< how long `close` waits for what is not sent yet
 
-  // Called from the transport's own thread; to return at once.
+  // Called from the transport's own threads, the second also from `set_routes`; to return at once.
   std::function<void(uint32_t node)> on_peer_lost;  ///< its connection broke: it died, or the network did
   std::function<void(const Refusal&)> on_refused;   ///< once a peer and reason, at most some hundred times in all
 };
@@ -97,7 +97,8 @@ struct NetworkCounters {
 /// The network between the processes of a run, one object a process: ZeroMQ sockets, owned by a thread of their own.
 /// Messages to endpoints that are attached here are handed over directly on the sender's thread, as MemoryTransport
 /// does; others are encoded on the sender's thread, and go to the process that the routes name. Messages to endpoints
-/// without a route (a process that joins, a tool that asks) go back over the connection on which they were last heard of.
+/// without a route (a process that joins, a tool that asks) go back over the connection on which they were last heard
+/// of.
 ///
 /// Tensors are not copied: the network reads those that are sent where they are, and lets them go from a thread of
 /// its own; those that arrive view the memory they were received into.

@@ -5,7 +5,7 @@
 
 #include <troupe/actors/cluster.h>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;
@@ -75,6 +75,12 @@ BOOST_AUTO_TEST_CASE(ARunThatIsDestroyedEarlyLeavesNoThread) {
     run.reset();
     BOOST_TEST(threads_fall_to(before));
   }
+}
+
+BOOST_AUTO_TEST_CASE(AnotherThreadMayEndARun) {
+  auto run = Run::start(sync_parts()).value();
+  std::thread([&] { run.reset(); }).join();
+  BOOST_TEST(!run);
 }
 
 BOOST_AUTO_TEST_CASE(AFailedRunLeavesNoThread) {

@@ -216,6 +216,20 @@ BOOST_AUTO_TEST_CASE(APullWhoseWorkerEndsIsSaidByTheNext) {
   BOOST_TEST(w.process.wire->sent.size() == 2u);
 }
 
+// What is attached may own an actor whose end says something; a lock that is held then is waited for without end.
+BOOST_AUTO_TEST_CASE(WhatEndsWithItsSinkMaySendMessages) {
+  World w;
+  w.process.wire->sent.clear();
+  const Endpoint last{Role::worker, 7, 1};
+  auto owned = std::shared_ptr<int>(new int, [&](int* number) {
+    delete number;
+    w.process.transport->send({last, kServer, 1, Fault{"gone"}});
+  });
+  w.process.transport->attach(last, [owned = std::move(owned)](const EnvelopePtr&) {});
+  w.process.transport->detach(last);
+  BOOST_TEST(w.process.wire->sent.size() == 1u);
+}
+
 namespace {
 
 /// Two processes with four workers, a lossy network and a real shard; workers and processes die and come back anywhere.
@@ -274,7 +288,8 @@ class Storm {
     Worker& mine = workers_[w];
     if (e.to != endpoint(w)) return;
     if (const auto* reply = std::get_if<PullReply>(&e.body); reply && reply->step == mine.step) mine.has_weights = true;
-    if (const auto* ack = std::get_if<PushAck>(&e.body); ack && ack->step == mine.step && ack->sequence == mine.sequence) {
+    if (const auto* ack = std::get_if<PushAck>(&e.body);
+        ack && ack->step == mine.step && ack->sequence == mine.sequence) {
       ++mine.step;
       mine.has_weights = mine.pushed = false;
     }

@@ -4,9 +4,9 @@
 #include <troupe/ps/transport/keys.h>
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/temp_folder.h"
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/temp_folder.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -244,6 +244,17 @@ BOOST_AUTO_TEST_CASE(OverIpcTheFileSystemDecides) {
   auto node = run.process(KeyRole::node);
   node->send({kNode, kCoordinator, 0, Heartbeat{}});
   BOOST_TEST(run.inbox.wait(1).size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(WhoHearsThatRoutesAreRefusedMayAskTheTransport) {
+  Run run;
+  TransportPtr node;
+  std::string heard;
+  NetworkOptions options{.home = run.coordinator->address().address, .keys = keys_in(run.folder.path(), KeyRole::node)};
+  options.on_refused = [&](const Refusal& refusal) { heard = refusal.peer + " told " + node->address().address; };
+  node = open(std::move(options));
+  node->set_routes({1, {{5, "tcp://127.0.0.1:1", "no key", ""}}, {}});
+  BOOST_TEST(heard == "tcp://127.0.0.1:1 told " + node->address().address);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,10 +8,10 @@
 #include <troupe/ps/transport/network_transport.h>
 #include <troupe/ps/transport/prompt_sink.h>
 
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/temp_folder.h"
-#include "tests/support/tensors.h"
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/temp_folder.h>
+#include <tests/support/tensors.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -333,6 +333,15 @@ BOOST_AUTO_TEST_CASE(ATransportCanBeOpenedClosedAndOpenedAgain) {
     BOOST_REQUIRE_EQUAL(pair.at_server.wait(1).size(), 1u);
     pair.server->send({kServer, kWorker, 1, PushAck{}});
     BOOST_REQUIRE_EQUAL(pair.at_worker.wait(1).size(), 1u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(SeveralThreadsMayCloseATransport) {
+  for (int i = 0; i < 20; ++i) {
+    Pair pair;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; ++t) threads.emplace_back([&] { pair.worker->close(); });
+    for (auto& thread : threads) thread.join();
   }
 }
 

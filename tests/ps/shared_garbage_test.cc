@@ -57,6 +57,19 @@ REFUSED(AHeadWhoseEndOverflowsIsRefused, t.entry.head_bytes = UINT64_MAX - 4, "t
 REFUSED(APayloadLongerThanTheBlockIsRefused, t.arena[1] = std::byte{1}, "too short for its parts")
 REFUSED(APayloadWhoseEndOverflowsIsRefused, std::memset(t.arena, 0xff, 8), "too short for its parts")
 
+// Each would cost the receiver a tensor, though it holds nothing.
+BOOST_AUTO_TEST_CASE(MorePayloadsThanAMessageMayHaveAreRefused) {
+  SharedEnds ends(1 << 20);
+  ends.send({}, {u8(random_bytes(2, (1 << 20) - 64))});
+  const auto memory = SharedMemory::open(ends.sender->offer(), 1 << 22).value();
+  reinterpret_cast<Control*>(memory->data())->ring[0].payloads = shared::kMaxPayloads + 1;
+  std::memset(memory->data() + sizeof(Control), 0, 1 << 20);
+  Received got;
+  const auto result = ends.poll(got);
+  BOOST_TEST_REQUIRE(!result);
+  BOOST_TEST(result.error().message.find("too many payloads") != std::string::npos, result.error().message);
+}
+
 BOOST_AUTO_TEST_CASE(ATurnOutOfOrderIsNoMessage) {
   Tampered t;
   t.ends.send(random_bytes(1, 10));

@@ -7,7 +7,7 @@
 
 #include <troupe/ps/checkpoint/update_log.h>
 
-#include "tests/support/memory_disk.h"
+#include <tests/support/memory_disk.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -519,6 +519,30 @@ BOOST_AUTO_TEST_CASE(ACommitBesideAClaimOfTheSameOwnerIsNotFenced) {
   BOOST_REQUIRE(beside.has_value());
   BOOST_TEST(beside->has_value());
   BOOST_TEST(log->safe() == 1u);
+}
+
+// As the thread that commits may come: between any two calls of a claim it writes the image that was begun before, and
+// removes what that stands for.
+BOOST_AUTO_TEST_CASE(AnImageWrittenBesideAClaimOfTheSameOwnerLeavesTheClaimsSegment) {
+  bool came = true;
+  for (int call = 1; came; ++call) {
+    World w;
+    std::vector<int> found;
+    std::unique_ptr<UpdateLog> log;
+    bool claiming = false;
+    const auto files = std::make_shared<Interrupted>(w.disk, call, [&] {
+      if (claiming) BOOST_TEST(log->commit().has_value(), "call " << call);
+    });
+    log = std::move(*w.try_open(1, found, files));
+    write(*log, 1, 3);
+    BOOST_TEST(add_image(*log, 3).has_value());
+    claiming = true;
+    BOOST_TEST(log->claim(2).has_value(), "call " << call);
+    claiming = false;
+    came = files->came();
+    write(*log, 4, 5);
+    BOOST_TEST((w.read(3) == upto(5)), "call " << call);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -197,7 +197,8 @@ Status CudaStream::begin_capture(std::shared_ptr<BlockCache>& memory) {
 Result<std::unique_ptr<LaunchGraph>> CudaStream::end_capture() {
   captured_memory_.reset();
   cudaGraph_t graph = nullptr;
-  const Status ended = status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
+  const Status ended =
+      status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
   if (!ended) cudaGetLastError();  // as above
   TROUPE_TRY(ended);
   cudaGraphExec_t ready = nullptr;

@@ -4,6 +4,10 @@
 #include <cerrno>
 #include <utility>
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace troupe::ps {
 namespace {
 
@@ -26,12 +30,34 @@ struct Lent {
   }
 };
 
-void returned(void*, void* lent) { static_cast<Lent*>(lent)->drop(1); }
+/// A call that came to nothing because of a signal, once more: to leave a message in its midst would cost the next one.
+template <class Call>
+int uninterrupted(const Call& call) {
+  int result = 0;
+  do result = call();
+  while (result < 0 && errno == EINTR);
+  return result;
+}
+
+// ThreadSanitizer sees nothing of libzmq, which orders what it is given before what it gives back.
+void given([[maybe_unused]] Lent* lent) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_release(lent);
+#endif
+}
+
+void returned(void*, void* lent) {
+#ifdef __SANITIZE_THREAD__
+  __tsan_acquire(lent);
+#endif
+  static_cast<Lent*>(lent)->drop(1);
+}
 
 int send_part(zmq::socket_ref socket, Lent* lent, const std::byte* data, size_t bytes, bool more) {
   zmq_msg_t part;
   zmq_msg_init_data(&part, const_cast<std::byte*>(data), bytes, returned, lent);
-  const int sent = zmq_msg_send(&part, socket.handle(), ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+  const int flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
+  const int sent = uninterrupted([&] { return zmq_msg_send(&part, socket.handle(), flags); });
   const int error = errno;
   if (sent < 0) zmq_msg_close(&part);
   return sent < 0 ? error : 0;
@@ -40,7 +66,8 @@ int send_part(zmq::socket_ref socket, Lent* lent, const std::byte* data, size_t 
 /// 0, or why the connection cannot be written to.
 int send_route(zmq::socket_ref socket, const std::string& route) {
   if (route.empty()) return 0;
-  const int sent = zmq_send(socket.handle(), route.data(), route.size(), ZMQ_DONTWAIT | ZMQ_SNDMORE);
+  constexpr int kFlags = ZMQ_DONTWAIT | ZMQ_SNDMORE;
+  const int sent = uninterrupted([&] { return zmq_send(socket.handle(), route.data(), route.size(), kFlags); });
   return sent < 0 ? errno : 0;
 }
 
@@ -64,7 +91,7 @@ std::optional<KeyRole> key_role_of(zmq::message_t& head) {
 }
 
 bool receive_part(zmq::socket_ref socket, zmq::message_t& part) {
-  return zmq_msg_recv(part.handle(), socket.handle(), ZMQ_DONTWAIT) >= 0;
+  return uninterrupted([&] { return zmq_msg_recv(part.handle(), socket.handle(), ZMQ_DONTWAIT); }) >= 0;
 }
 
 }  // namespace
@@ -77,6 +104,7 @@ Handed hand_over(zmq::socket_ref socket, Outgoing& message, const std::shared_pt
   const size_t parts = 1 + payloads.size();
   lent->references = parts + 1;
   window->take(lent->bytes);
+  given(lent);
 
   int error = send_part(socket, lent, head.data(), head.size(), !payloads.empty());
   if (error) {

@@ -30,12 +30,14 @@ void Link::post(Outgoing message) {
   const size_t bytes = message.bytes();
   std::lock_guard lock(mutex_);
   if (retired()) return count(traffic_.dropped_unreachable);
-  if (queue_.empty() && socket_ && window_->open() && hand_over(*socket_, message, window_) == Handed::yes) {
-    count(traffic_.sent_messages);
-    count(traffic_.sent_bytes, static_cast<int64_t>(bytes));
+  if (queue_.empty() && socket_ && window_->open()) {
+    const Handed handed = hand_over(*socket_, message, window_);
+    count_handed(handed, bytes);
     // Sending may have seen that something came in, of which the descriptor then does not tell.
-    if (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN) bell_->ring();
-    return;
+    if (handed != Handed::no_room) {
+      if (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN) bell_->ring();
+      return;
+    }
   }
   const auto pushed = queue_.push(std::move(message));
   if (pushed.repeated) count(traffic_.dropped_repeated);
@@ -114,16 +116,18 @@ void Link::pump() {
   while (!queue_.empty()) {
     if (!window_->open()) return window_->want();
     auto first = queue_.pop();
-    const auto bytes = static_cast<int64_t>(first.mapped().bytes());
+    const size_t bytes = first.mapped().bytes();
     const Handed handed = hand_over(*socket_, first.mapped(), window_);
+    count_handed(handed, bytes);
     if (handed == Handed::no_room) return queue_.put_back(std::move(first));
-    if (handed == Handed::gone) {
-      count(traffic_.dropped_unreachable);
-      continue;
-    }
-    count(traffic_.sent_messages);
-    count(traffic_.sent_bytes, bytes);
   }
+}
+
+void Link::count_handed(Handed handed, size_t bytes) {
+  if (handed == Handed::gone) count(traffic_.dropped_unreachable);
+  if (handed != Handed::yes) return;
+  count(traffic_.sent_messages);
+  count(traffic_.sent_bytes, static_cast<int64_t>(bytes));
 }
 
 std::vector<Link::Event> Link::events() {

@@ -79,6 +79,7 @@ class Link : public std::enable_shared_from_this<Link> {
  private:
   bool open(zmq::context_t& context);
   void pump();
+  void count_handed(Handed handed, size_t bytes);
 
   const PeerName peer_;
   const LinkOptions options_;

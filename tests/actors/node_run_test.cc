@@ -1,0 +1,60 @@
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include <troupe/actors/node_run.h>
+#include <troupe/ps/transport/memory_transport.h>
+
+using namespace troupe;
+
+BOOST_AUTO_TEST_SUITE(node_run)
+
+namespace {
+
+/// Welcomed by whoever listens to Hello on `transport`.
+NodeRunParts parts_on(const std::shared_ptr<ps::MemoryTransport>& transport) {
+  NodeRunParts parts;
+  parts.transport = transport;
+  parts.welcomed = [](const ps::Welcome&) {};
+  parts.set_routes = [](const ps::Routes&) {};
+  parts.measure = [] { return ps::Heartbeat{}; };
+  parts.prepare = [](const ps::Welcome&) -> Result<ClusterParts> { return fail(ErrorKind::failed, "not wanted here"); };
+  return parts;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(AnotherThreadMayEndANode) {
+  auto run = NodeRun::join(parts_on(std::make_shared<ps::MemoryTransport>()));
+  std::thread([&] { run.reset(); }).join();
+  BOOST_TEST(!run);
+}
+
+// The thread that prepares for the run goes with the node; whoever is welcomed in that moment must still find it.
+BOOST_AUTO_TEST_CASE(ANodeMayBeDroppedWhileItIsWelcomed) {
+  const ps::Endpoint coordinator{ps::Role::coordinator, 0, 1};
+  const auto transport = std::make_shared<ps::MemoryTransport>();
+  transport->attach(coordinator, [&](const ps::EnvelopePtr& envelope) {
+    if (std::holds_alternative<ps::Hello>(envelope->body))
+      transport->send({coordinator, envelope->from, 1, ps::Welcome{.node = {ps::Role::node, 0, 1}}});
+  });
+  std::promise<void> welcomed, dropping;
+  NodeRunParts parts = parts_on(transport);
+  parts.welcomed = [&](const ps::Welcome&) {
+    welcomed.set_value();
+    dropping.get_future().wait();
+  };
+  auto run = NodeRun::join(std::move(parts));
+  welcomed.get_future().wait();
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that the drop has begun; it may also begin later
+    dropping.set_value();
+  });
+  run.reset();
+  later.join();
+  BOOST_TEST(!run);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
