@@ -90,7 +90,8 @@ Tensor Courier::measure_on_device(size_t layer, const Tensor& gradient) {
   try {
     numbers = submit_measure(compute_, backend_->ops(), gradient, ranges(layer, gradient.count()));
   } catch (const std::bad_alloc& e) {
-    throw std::runtime_error(cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
+    throw std::runtime_error(
+        cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
   }
   backend_->order(compute_, *copies_);
   Tensor in_host_memory = host(numbers.shape(), numbers.dtype());

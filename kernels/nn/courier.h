@@ -83,7 +83,7 @@ class Courier {
   Stream& compute_;
   std::unique_ptr<Stream> copies_;
   std::vector<LayerSpec> layers_;
-  std::optional<bool> norm_;     ///< whether it is measured; nothing: gradients are not
+  std::optional<bool> norm_;  ///< whether it is measured; nothing: gradients are not
   std::optional<GradientMeasure> measured_;
   std::vector<Tensor> sent_;     ///< by layer: the tensor whose values are in...
   std::vector<Tensor> weights_;  ///< ...this one, which is the same where it came on the device

@@ -16,8 +16,8 @@ struct GradientMeasure {
   bool finite = true;         ///< with them
 };
 
-/// What a GradientSource is besides where it computes on a device: gradients are measured there as they are worked out, so
-/// that nobody reads them again for it. Others leave it to the worker, which reads them in host memory.
+/// What a GradientSource is besides where it computes on a device: gradients are measured there as they are worked out,
+/// so that nobody reads them again for it. Others leave it to the worker, which reads them in host memory.
 class MeasuringSource {
  public:
   virtual ~MeasuringSource() = default;
@@ -40,8 +40,8 @@ void add_range(std::vector<MeasuredRange>& ranges, MeasuredRange next);
 /// anybody clips. Most layers are one range.
 std::vector<MeasuredRange> ranges_to_measure(const LayerSpec& layer, int64_t count, bool norm);
 
-/// Submits what reads the gradient, once, where it lies: one number a range, f64, for `measure_of`. Squares are added in
-/// double precision, in an order that depends on the sizes alone and is the backend's own: two backends agree to
+/// Submits what reads the gradient, once, where it lies: one number a range, f64, for `measure_of`. Squares are added
+/// in double precision, in an order that depends on the sizes alone and is the backend's own: two backends agree to
 /// 1e-12 of the sum.
 Tensor submit_measure(Stream& stream, const ops::Ops& ops, const Tensor& gradient,
                       std::span<const MeasuredRange> ranges);

@@ -18,8 +18,8 @@ class DeviceSlice {
 
   /// Copies these to the device.
   void install(const SliceState& host);
-  /// Sums the gradients and measures the sum, without a step: numbers for `measured`, once they are there. The sum stays on
-  /// the device for the step that follows.
+  /// Sums the gradients and measures the sum, without a step: numbers for `measured`, once they are there. The sum
+  /// stays on the device for the step that follows.
   Tensor measure(std::span<const Tensor> gradients);
   GradientMeasure measured(const Tensor& numbers) const { return measure_of(numbers, ranges_); }
   /// One optimizer step; the new values. Scales, counts of `step` are used, its vectors are not.

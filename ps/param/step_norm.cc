@@ -23,8 +23,7 @@ SliceNorm measure_rows(const RowParts& parts, int64_t width, ParamKind kind, dou
   if (parts.workers.empty()) return {};
   const RowSum sum(parts.values, width);
   const std::span<const float> values = sum.get().values;
-  SliceNorm norm =
-      measure({{parts.workers.front(), values}}, {{0, static_cast<int64_t>(values.size()), kind}}, scale);
+  SliceNorm norm = measure({{parts.workers.front(), values}}, {{0, static_cast<int64_t>(values.size()), kind}}, scale);
   for (size_t i = 0; !norm.finite && i < parts.workers.size(); ++i)
     if (!all_finite(parts.values[i].values)) {
       norm.culprit = parts.workers[i];

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/gpu_run.sh, which a GPU bundle is run by: here with a loader and programs that only say what they were asked."""
+"""tools/gpu_run.sh, which runs a GPU bundle: with a loader and programs that only say what they were asked."""
 import os
 import subprocess
 import sys

@@ -16,8 +16,8 @@ BOOST_AUTO_TEST_SUITE(gradient_measure)
 
 namespace {
 
-const LayerSpec kLayer{"norm", 7001, {{"w", {5003}, 0}, {"m", {1001}, 5003, ParamKind::statistic},
-                                      {"b", {997}, 6004, ParamKind::bias}}};
+const LayerSpec kLayer{
+    "norm", 7001, {{"w", {5003}, 0}, {"m", {1001}, 5003, ParamKind::statistic}, {"b", {997}, 6004, ParamKind::bias}}};
 
 GradientMeasure by_cuda(const Tensor& gradient, bool norm, uint64_t order) {
   Ops ops{};

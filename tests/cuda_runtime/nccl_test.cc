@@ -7,8 +7,9 @@
 #include <chrono>
 #include <thread>
 
-// kernels/collective/nccl as it is, on a simulated NCCL (tests/support/simulated_cuda): what the contract of communicators
-// (tests/kernels/communicator_test.cc, which runs here too) does not say. Peers are lost, groups given up.
+// kernels/collective/nccl as it is, on a simulated NCCL (tests/support/simulated_cuda): what the contract of
+// communicators (tests/kernels/communicator_test.cc, which runs here too) does not say. Peers are lost, groups given
+// up.
 
 using namespace troupe;
 using namespace troupe::test;

@@ -24,9 +24,7 @@ BOOST_FIXTURE_TEST_SUITE(cuda_stream, Rules)
 
 namespace {
 
-std::unique_ptr<Stream> new_stream(int device = 0) {
-  return cuda_backend()->make_stream({.device = device}).value();
-}
+std::unique_ptr<Stream> new_stream(int device = 0) { return cuda_backend()->make_stream({.device = device}).value(); }
 
 Tensor counted(int64_t count, float first = 0) {
   Tensor t = Tensor::empty({count});

@@ -24,7 +24,8 @@ struct Sources {
         cpu(model, data, data),
         late(nn::ModelSource::make(model, data, data, backend, {}, DType::f32, {.graphs = graphs}).value()) {}
 
-  nn::ModelSpec spec{.kind = "cnn", .input = {1, 8, 8}, .classes = 3, .hidden = {8}, .channels = {4}, .batch_norm = true};
+  nn::ModelSpec spec{
+      .kind = "cnn", .input = {1, 8, 8}, .classes = 3, .hidden = {8}, .channels = {4}, .batch_norm = true};
   std::shared_ptr<const nn::Model> model = std::make_shared<nn::Model>(nn::make_model(spec).value());
   std::shared_ptr<const test::RandomSamples> data = std::make_shared<test::RandomSamples>(spec.input, 3, 64);
   std::shared_ptr<test::LateBackend> backend;
@@ -149,8 +150,12 @@ BOOST_AUTO_TEST_CASE(ANanIsFoundWithAndWithoutTheNorm) {
 }
 
 BOOST_AUTO_TEST_CASE(NeighboursOfOneKindAreOneRange) {
-  const LayerSpec layer{"norm", 12, {{"w", {4}, 0}, {"b", {2}, 4, ParamKind::bias}, {"m", {3}, 6, ParamKind::statistic},
-                                     {"v", {3}, 9, ParamKind::statistic}}};
+  const LayerSpec layer{"norm",
+                        12,
+                        {{"w", {4}, 0},
+                         {"b", {2}, 4, ParamKind::bias},
+                         {"m", {3}, 6, ParamKind::statistic},
+                         {"v", {3}, 9, ParamKind::statistic}}};
   const auto ranges = ranges_to_measure(layer, 12, true);
   BOOST_TEST_REQUIRE(ranges.size() == 2);
   BOOST_TEST((ranges[0].end == 6 && ranges[0].in_norm && ranges[1].begin == 6 && ranges[1].end == 12));

@@ -10,8 +10,8 @@
 #include <tests/support/shard_text.h>
 #include <tests/support/shard_traffic.h>
 
-// Shards that live on a late device are the ones in host memory, bit for bit but for the order in which squares are added:
-// the arithmetic is the same, and what is late shows whoever reads or writes too early.
+// Shards that live on a late device are the ones in host memory, bit for bit but for the order in which squares are
+// added: the arithmetic is the same, and what is late shows whoever reads or writes too early.
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -174,8 +174,11 @@ namespace {
 /// A layer with a statistic in its midst, synchronous, three workers, clipped.
 ShardWorld clipped_world() {
   ShardWorld world({{Mode::sync}}, 3);
-  LayerSpec norm{"norm", 20, {{"norm.weight", {12}, 0}, {"norm.mean", {3}, 12, ParamKind::statistic},
-                              {"norm.bias", {5}, 15, ParamKind::bias}}};
+  LayerSpec norm{"norm",
+                 20,
+                 {{"norm.weight", {12}, 0},
+                  {"norm.mean", {3}, 12, ParamKind::statistic},
+                  {"norm.bias", {5}, 15, ParamKind::bias}}};
   world.layout = std::make_shared<Layout>(make_layout({norm}, {{Mode::sync}}, {}));
   world.options.optimizer = make_optimizer(optimizer(1)).value();
   world.options.needs_verdict = true;
@@ -205,7 +208,8 @@ size_t kernels(LateBackend& backend) {
 
 }  // namespace
 
-// The late device adds squares as the CPU's op does, the shard in host memory as optimizers do: equal to 1e-12 of the sum.
+// The late device adds squares as the CPU's op does, the shard in host memory as optimizers do: equal to 1e-12 of the
+// sum.
 BOOST_AUTO_TEST_CASE(NormsAreMeasuredOnTheDeviceAndAreThoseOfHostMemory) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     ShardWorld host = clipped_world(), other = clipped_world();

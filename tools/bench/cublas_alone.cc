@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-// What cuBLAS reaches by itself, for `troupe bench gemm --alone` to be compared with: bf16 products of three matrices of
-// side N (4096), the best of two layouts and of ten rounds. Prints operations a second.
+// What cuBLAS reaches by itself, for `troupe bench gemm --alone` to be compared with: bf16 products of three matrices
+// of side N (4096), the best of two layouts and of ten rounds. Prints operations a second.
 //
 //   cublas_alone [N]
 
@@ -19,8 +19,8 @@ void require(bool ok, const char* what) {
   std::exit(1);
 }
 
-float seconds_of(cublasHandle_t cublas, cudaStream_t stream, cublasOperation_t trans, int n, const void* a, const void* b,
-                 void* c) {
+float seconds_of(cublasHandle_t cublas, cudaStream_t stream, cublasOperation_t trans, int n, const void* a,
+                 const void* b, void* c) {
   const float one = 1, zero = 0;
   constexpr int kProducts = 20;
   cudaEvent_t begin, end;

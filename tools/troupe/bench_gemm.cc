@@ -84,7 +84,8 @@ void add_bench_gemm(CLI::App& bench, int& exit_code) {
   auto arguments = std::make_shared<Arguments>();
   add_device_arguments(*command, arguments->device);
   command->add_option("--size", arguments->sizes, "Sides of square products")->check(CLI::Range(1, 32768));
-  command->add_option("--alone", arguments->alone,
-                      "Operations a second that cuBLAS reaches by itself (tools/bench/cublas_alone), to be compared with");
+  command->add_option(
+      "--alone", arguments->alone,
+      "Operations a second that cuBLAS reaches by itself (tools/bench/cublas_alone), to be compared with");
   command->callback([arguments, &exit_code] { exit_code = run_bench([&] { measure(*arguments); }); });
 }

@@ -58,8 +58,7 @@ class Noise final : public nn::Dataset {
 // As tools/bench/torch_step.py has them.
 nn::ModelSpec spec_named(const std::string& name) {
   if (name == "mlp") return {.kind = "mlp", .input = {784}, .classes = 10, .hidden = {512, 256}};
-  if (name == "cnn")
-    return {.kind = "cnn", .input = {1, 28, 28}, .classes = 10, .hidden = {128}, .channels = {32, 64}};
+  if (name == "cnn") return {.kind = "cnn", .input = {1, 28, 28}, .classes = 10, .hidden = {128}, .channels = {32, 64}};
   return {.kind = "gpt", .input = {1024}, .classes = 50257, .layers = 12, .heads = 12, .width = 768, .context = 1024};
 }
 
@@ -157,10 +156,11 @@ void measure(const Arguments& a) {
   const auto batch = static_cast<double>(batch_of(a));
   std::cout << "steps of " << a.model << " on " << device.name() << ", " << batch_of(a) << " samples\n";
   const Step passes = Passes(device, a, model, data).measure(a.timing);
-  std::cout << "  forward and backward pass  " << column(passes.seconds * 1e6) << " us, " << column(batch / passes.seconds)
-            << " samples/s";
+  std::cout << "  forward and backward pass  " << column(passes.seconds * 1e6) << " us, "
+            << column(batch / passes.seconds) << " samples/s";
   if (!device.is_cpu())
-    std::cout << ", " << ps::fixed(passes.launches, 1) << " launches and " << ps::fixed(passes.graphs, 1) << " graphs\n  "
+    std::cout << ", " << ps::fixed(passes.launches, 1) << " launches and " << ps::fixed(passes.graphs, 1)
+              << " graphs\n  "
               << verdict("host-side cost of a step", passes.host_s * 1e6, kMostHostMicroseconds, false, " us");
   const double whole = run_s(device, a, model, data);
   std::cout << "\n  a step of a run            " << column(whole * 1e6) << " us, " << column(batch / whole)
@@ -178,7 +178,8 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
   command->add_option("--model", arguments->model, "Trained on noise, as tools/bench/torch_step.py does")
       ->check(CLI::IsMember({"mlp", "cnn", "gpt"}))
       ->capture_default_str();
-  command->add_option("--batch", arguments->batch, "Samples a step; 0: 128, 64 or 4, by model")->check(CLI::Range(0, 1 << 20));
+  command->add_option("--batch", arguments->batch, "Samples a step; 0: 128, 64 or 4, by model")
+      ->check(CLI::Range(0, 1 << 20));
   command->add_flag("--graphs", arguments->graphs, "As [parallel] launch_graphs");
   command->add_option("--against", arguments->against, "Samples a second of PyTorch, to be compared with");
   command->add_option("--steps", arguments->timing.steps, "Steps that are measured")->check(CLI::Range(1, 1 << 20));

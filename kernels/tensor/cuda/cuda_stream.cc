@@ -158,8 +158,8 @@ void CudaStream::then(std::function<void(Status)> done) {
   const Callback tell = [done = std::move(done), marks = trail_.marks(), suspects = trail_.suspects(),
                          device = device().index](cudaError_t error) {
     if (error != cudaSuccess)
-      return done(
-          fail(ErrorKind::failed, cat("CUDA device ", device, " failed with ", describe(error), "; ", suspects.text())));
+      return done(fail(ErrorKind::failed,
+                       cat("CUDA device ", device, " failed with ", describe(error), "; ", suspects.text())));
     OpTrail::passed(marks);
     done({});
   };

@@ -32,8 +32,8 @@ class Event {
 /// the device and host memory that is not pinned goes through pinned blocks: what is read has been read when `copy`
 /// returns, what is written is written once the stream has come to it. What a copy uses is held until it has run.
 ///
-/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the ops that were under way,
-/// one of which is at fault (op_trail.h). Gradients are waited for one by one, so that these are a layer's or two.
+/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the ops that were under
+/// way, one of which is at fault (op_trail.h). Gradients are waited for one by one, so that these are a layer's or two.
 class CudaStream final : public Stream {
  public:
   CudaStream(const StreamOptions& options, std::shared_ptr<BlockCache> memory, std::shared_ptr<BlockCache> pinned);

@@ -9,8 +9,8 @@
 
 namespace troupe::cuda {
 
-/// Which ops a stream was given that are not known to have run. An error of a kernel shows later, at whatever asks next,
-/// and does not say where it comes from; one of these it was. Names live for ever.
+/// Which ops a stream was given that are not known to have run. An error of a kernel shows later, at whatever asks
+/// next, and does not say where it comes from; one of these it was. Names live for ever.
 ///
 /// Whoever hears that the stream has come to a point without an error says so, from any thread, with the marks taken at
 /// that point; all else is for the thread that may use the stream, and those that it waits for.

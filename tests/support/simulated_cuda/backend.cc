@@ -6,8 +6,8 @@
 #include <troupe/kernels/ops/cuda/named_ops.h>
 #include <troupe/kernels/tensor/cuda/cuda_stream.h>
 
-// The CUDA backend's own sources find this in place of its kernels and of the module's loader: ops that compute as the CPU
-// does, when their stream comes to it, on what a kernel is given.
+// The CUDA backend's own sources find this in place of its kernels and of the module's loader: ops that compute as the
+// CPU does, when their stream comes to it, on what a kernel is given.
 
 extern "C" troupe::Error troupe_make_backend(const troupe::ModuleAbi& program, std::shared_ptr<troupe::Backend>& made);
 
@@ -33,7 +33,7 @@ struct Simulated<table, member> {
 
 ops::Ops make_ops() {
   ops::Ops all{};
-#define TROUPE_SIMULATE(op)                                   \
+#define TROUPE_SIMULATE(op)                              \
   all.op = Simulated<ops::cpu_ops, &ops::Ops::op>::call; \
   Simulated<ops::cpu_ops, &ops::Ops::op>::name = #op;
   TROUPE_EACH_OP(TROUPE_SIMULATE)
@@ -43,7 +43,7 @@ ops::Ops make_ops() {
 
 ops::UpdateOps make_updates() {
   ops::UpdateOps all{};
-#define TROUPE_SIMULATE(op)                                                  \
+#define TROUPE_SIMULATE(op)                                            \
   all.op = Simulated<test::cpu_update_ops, &ops::UpdateOps::op>::call; \
   Simulated<test::cpu_update_ops, &ops::UpdateOps::op>::name = #op;
   TROUPE_EACH_UPDATE_OP(TROUPE_SIMULATE)

@@ -261,12 +261,15 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
                     });
 }
 ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int to, ncclComm_t comm, cudaStream_t stream) {
-  return begin(comm, stream, __func__, [=] {
-    std::lock_guard lock(comm->group->mutex);
-    comm->group->sent[{comm->rank, to}].push_back(bytes_at(in, count, type));
-    comm->group->changed.notify_all();
-    return cudaSuccess;
-  }, true);
+  return begin(
+      comm, stream, __func__,
+      [=] {
+        std::lock_guard lock(comm->group->mutex);
+        comm->group->sent[{comm->rank, to}].push_back(bytes_at(in, count, type));
+        comm->group->changed.notify_all();
+        return cudaSuccess;
+      },
+      true);
 }
 ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int from, ncclComm_t comm, cudaStream_t stream) {
   return begin(comm, stream, __func__, [=] {

@@ -18,7 +18,7 @@ cudaError_t enter(const char* function) {
   return answer(world().failed);
 }
 
-#define ENTER()                                                            \
+#define ENTER() \
   if (const cudaError_t error = enter(__func__); error != cudaSuccess) return error
 
 void run_kernel(const std::function<cudaError_t()>& kernel) {
@@ -51,7 +51,7 @@ cudaError_t take_block(void** at, size_t bytes, int device) {
   std::lock_guard lock(world().mutex);
   if (device >= 0 && world().taken + bytes > world().memory) return answer(cudaErrorMemoryAllocation);
   if (device >= 0) world().taken += bytes;
-  auto* block = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{256}));
+  auto* block = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{256}));
   std::memset(block, 0xf7, bytes);
   world().blocks[block] = {bytes, device, true};
   ++(device < 0 ? world().alive.pinned_blocks : world().alive.device_blocks);

@@ -7,8 +7,8 @@
 
 /// CUDA's runtime and NCCL on threads, under their own names, so that what the CUDA backend does with streams, events,
 /// memory, graphs and communicators (kernels/tensor/cuda, kernels/collective/nccl, kernels/backend/cuda) runs on a
-/// machine without a GPU. There are kDevices devices. A stream is a thread that is late now and then; memory of a device
-/// is host memory that is spoilt when it is freed.
+/// machine without a GPU. There are kDevices devices. A stream is a thread that is late now and then; memory of a
+/// device is host memory that is spoilt when it is freed.
 ///
 /// It keeps the rules that CUDA states and real devices enforce, or punish later: what breaks one is noted
 /// (`broken_rules`). An error of a kernel is met by whatever asks next, and lasts. An event that has not passed is the
