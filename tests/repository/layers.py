@@ -21,7 +21,7 @@ LIBRARIES = [
     ("OpenBLAS", r"cblas\.h|openblas.*", r"OPENBLAS|CBLAS", ["kernels/ops/cpu"]),
     ("oneDNN", r"(oneapi/dnnl/)?dnnl.*", r"DNNL::|dnnl", ["kernels/ops/cpu"]),
     ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit",
-     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
+     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl", "tools/bench"]),
     ("cuDNN", r"cudnn.*", r"CUDNN", ["kernels/ops/cuda/cudnn"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
