@@ -40,8 +40,8 @@ LIBRARIES = [
     ("Boost", r"boost/.*", r"Boost", []),
 ]
 
-# C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
-SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
+# Headers of C, POSIX and the compiler that are used as they are; everything of C++ itself has neither slash nor dot.
+SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux|sanitizer)/[a-z_0-9]+\.h|"
                     r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|"
                     r"unistd)\.h")
 
