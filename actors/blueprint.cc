@@ -130,8 +130,8 @@ Status Blueprint::choose_stages() {
   if (p.asynchronous() && !plan->tied.empty())
     return fail(ErrorKind::invalid,
                 cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages ",
-                    "(model.tied), and parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set ",
-                    "model.tied = false, or use another schedule"));
+                    "(model.tied), and parallel.schedule = ", p.schedule, " has each stage at another version of its ",
+                    "weights: set model.tied = false, or use another schedule"));
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
   stage_.stall_ms = p.stall_s * 1000;

@@ -12,8 +12,8 @@ void add_all_reduced(std::set<ps::LayerId>& layers, const std::vector<ps::Policy
     if (policies[layer].mode == ps::Mode::all_reduce) layers.insert(static_cast<ps::LayerId>(layer));
 }
 
-/// A sum holds what it is taken for. The queue must not: it would be dropped by a sum, on its own thread, when the actors'
-/// system may have ended.
+/// A sum holds what it is taken for. The queue must not: it would be dropped by a sum, on its own thread, when the
+/// actors' system may have ended.
 struct Held {
   Held(std::shared_ptr<Executor> its, std::shared_ptr<ps::Transport> next, ps::CombiningOptions options)
       : queue(std::move(its)), transport(std::move(next), std::move(options)) {}

@@ -42,7 +42,8 @@ Status Experiment::Impl::read_recording() {
   if (options.replay.empty()) return {};
   if (auto same = ps::check_same_run(config(), sources(), options.replay); !same)
     return fail(cat("cannot replay ", options.replay), same.error());
-  auto recording = ps::read_recording(ps::record_folder(options.replay), static_cast<uint32_t>(config().parallel.servers));
+  auto recording =
+      ps::read_recording(ps::record_folder(options.replay), static_cast<uint32_t>(config().parallel.servers));
   if (!recording) return fail(cat("cannot replay ", options.replay), recording.error());
   parts.replay = std::move(*recording);
   return {};

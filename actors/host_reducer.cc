@@ -66,8 +66,8 @@ struct Shared {
   ps::Generation generation = 0;
   uint64_t left = 0;  ///< how often a group had been left when this one was to be joined
   std::unique_ptr<Stream> own;  ///< lives on from group to group
-  /// Where weights that are given together lie, by the first layer: one step's and the next one's in turn, so that steps
-  /// that were captured there can be replayed (nn/graph_choice.h).
+  /// Where weights that are given together lie, by the first layer: one step's and the next one's in turn, so that
+  /// steps that were captured there can be replayed (nn/graph_choice.h).
   std::map<ps::LayerId, std::array<Tensor, 2>> places;
   std::vector<ps::Bucket> kept;  ///< of the step that runs, summed or to be: they go alone when the group is left
 

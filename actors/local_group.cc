@@ -211,8 +211,8 @@ void LocalGroup::fail_group(const std::string& reason) {
 }
 
 // A step cannot do without anybody: what waits for this worker is given up, and the coordinator hears of it alone.
-// Helpers are dropped here, where a worker ends: with the group itself they could go on a helper's own thread, after the
-// actors' system.
+// Helpers are dropped here, where a worker ends: with the group itself they could go on a helper's own thread, after
+// the actors' system.
 void LocalGroup::leave(size_t rank) {
   std::shared_ptr<Executor> compute;
   std::vector<std::shared_ptr<Executor>> helpers;

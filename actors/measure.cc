@@ -18,22 +18,10 @@ Tensor in_host_memory(Stream& stream, const Tensor& numbers) {
 
 std::pair<double, bool> measure(Stream& stream, const ops::Ops& ops, const LayerSpec& layer, const Tensor& gradient,
                                 bool norm) {
-  const auto params = static_cast<int64_t>(norm ? layer.params.size() : 0);
-  Tensor results = stream.empty({1 + params}, DType::f64);
-  Tensor count = results.view(params, {1});
-  ops.count_non_finite(stream, gradient, count);
-  for (int64_t i = 0; i < params; ++i) {
-    const ParamSpec& param = layer.params[static_cast<size_t>(i)];
-    if (param.kind == ParamKind::statistic) continue;
-    Tensor squares = results.view(i, {1});
-    const Tensor part = layer.row_width > 0 ? gradient : gradient.view(param.offset, param.shape);  // perhaps some rows
-    ops.sum_of_squares(stream, part, squares);
-  }
-  const Tensor numbers = in_host_memory(stream, results);
-  double squares = 0;
-  for (int64_t i = 0; i < params; ++i)
-    if (layer.params[static_cast<size_t>(i)].kind != ParamKind::statistic) squares += numbers.data<double>()[i];
-  return {squares, numbers.data<double>()[params] == 0};
+  const std::vector<MeasuredRange> ranges = ranges_to_measure(layer, gradient.count(), norm);
+  const Tensor numbers = in_host_memory(stream, submit_measure(stream, ops, gradient, ranges));
+  const auto [squares, finite] = measure_of(numbers, ranges);
+  return {squares, finite};
 }
 
 std::pair<double, bool> DeviceMeter::measure(size_t layer, const Tensor& gradient) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <troupe/kernels/backend/backend.h>
+#include <troupe/kernels/nn/gradient_measure.h>
 #include <troupe/kernels/nn/gradient_source.h>
 #include <troupe/kernels/ops/ops.h>
 #include <troupe/kernels/tensor/stream.h>

@@ -20,8 +20,8 @@ inline int64_t packed_count(int64_t count) {
   return (count + kLineElements - 1) / kLineElements * kLineElements;
 }
 
-/// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory a
-/// std::runtime_error that names the first layer.
+/// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory
+/// a std::runtime_error that names the first layer.
 PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more = 0);
 
 }  // namespace troupe

@@ -37,14 +37,18 @@ struct RunningStep {
 struct Computer {
   explicit Computer(const WorkerParts& parts)
       : source(parts.source),
+        measuring(dynamic_cast<MeasuringSource*>(source.get())),
         sampler(parts.sampler),
         seed(parts.seed),
         worker(parts.options.self.index),
         slow_down(parts.slow_down),
         measure_norm(parts.options.clip_norm > 0),
-        track(parts.compute_track) {}
+        track(parts.compute_track) {
+    if (measuring) measuring->measure_gradients(measure_norm);
+  }
 
   std::shared_ptr<GradientSource> source;
+  MeasuringSource* measuring;  ///< `source`, where it is one
   ps::Sampler sampler;
   uint64_t seed;
   uint32_t worker;
@@ -187,6 +191,8 @@ class Outlet {
 
  private:
   std::pair<double, bool> measured(ps::LayerId layer, const Tensor& gradient) {
+    const auto known = computer_.measuring ? computer_.measuring->measured() : std::nullopt;
+    if (known) return {known->sum_of_squares, known->finite};
     if (gradient.device().kind != DeviceKind::cpu) return reducer_->measure(layer, gradient);
     return measure(computer_.stream, ops::cpu_ops(), computer_.source->layers()[layer], gradient,
                    computer_.measure_norm);

@@ -192,6 +192,7 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
     options.device = parts_.devices ? "cuda" : "cpu";
     const std::set<ps::LayerId> layers = ever_all_reduced(parts_.coordinator);
     options.host_layers.assign(layers.begin(), layers.end());
+    options.broadcasts = !parts_.server_devices;
   }
   WorkerParts worker{options, source, parts_.executor(who, "compute"), {}, parts_.transport,
                      ps::Sampler(parts_.coordinator.dealer.train_samples, parts_.seed, parts_.shuffle),

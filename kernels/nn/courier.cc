@@ -11,11 +11,11 @@ Courier::Courier(std::shared_ptr<Backend> backend, Stream& compute, std::unique_
     : backend_(std::move(backend)),
       compute_(compute),
       copies_(std::move(copies)),
+      layers_(layers),
       sent_(layers.size()),
       weights_(layers.size()),
       left_(layers.size()) {
   TROUPE_CHECK(on_cpu() || copies_, "a device needs a stream for copies");
-  for (const LayerSpec& layer : layers) names_.push_back(layer.name);
 }
 
 // Nobody is left to hear of a failure.
@@ -63,7 +63,7 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
     try {
       if (!device || came_so || device.shape() != now.shape()) device = copies_->empty(now.shape(), now.dtype());
     } catch (const std::bad_alloc& e) {
-      throw std::runtime_error(cat("no memory for the weights of layer ", names_[layer], ": ", e.what()));
+      throw std::runtime_error(cat("no memory for the weights of layer ", layers_[layer].name, ": ", e.what()));
     }
     copies_->copy(now, device);
     sends = true;
@@ -73,16 +73,35 @@ std::span<const Tensor> Courier::weights(std::span<const Tensor> host, size_t fi
 }
 
 Courier::Parcel Courier::send_back(const Tensor& device) {
-  if (on_cpu()) return {0, device, {}};
+  if (on_cpu()) return {0, device, {}, {}};
   backend_->order(compute_, *copies_);
   Tensor values = host(device.shape(), device.dtype());
   copies_->copy(device, values);  // which holds both until it has run
   return follow(*copies_, std::move(values));
 }
 
+void Courier::measure(bool norm) {
+  if (!on_cpu()) norm_ = norm;
+}
+
+// A few bytes: they cost the copy stream no time, and the compute stream waits for nothing.
+Tensor Courier::measure_on_device(size_t layer, const Tensor& gradient) {
+  Tensor numbers;
+  try {
+    numbers = submit_measure(compute_, backend_->ops(), gradient, ranges(layer, gradient.count()));
+  } catch (const std::bad_alloc& e) {
+    throw std::runtime_error(
+        cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
+  }
+  backend_->order(compute_, *copies_);
+  Tensor in_host_memory = host(numbers.shape(), numbers.dtype());
+  copies_->copy(numbers, in_host_memory);
+  return in_host_memory;
+}
+
 // `values` are there when the stream has come here.
 Courier::Parcel Courier::follow(Stream& stream, Tensor values) const {
-  Parcel parcel{0, std::move(values), {}};
+  Parcel parcel{0, std::move(values), {}, {}};
   const auto promise = std::make_shared<std::promise<Status>>();
   parcel.arrival = promise->get_future();
   stream.then([promise](Status status) { promise->set_value(std::move(status)); });
@@ -102,8 +121,16 @@ void Courier::leave_on_device(std::span<const size_t> layers) {
 
 void Courier::give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready) {
   if (on_cpu()) return ready(layer, std::move(gradient));
-  parcels_.push_back(leaves(layer) ? follow(compute_, std::move(gradient)) : send_back(gradient));
+  Tensor numbers = norm_ ? measure_on_device(layer, gradient) : Tensor();
+  if (!leaves(layer)) {
+    parcels_.push_back(send_back(gradient));
+  } else {
+    // A callback holds up what comes behind it: that is not to be the next layer's kernels.
+    if (!numbers) backend_->order(compute_, *copies_);
+    parcels_.push_back(follow(*copies_, std::move(gradient)));
+  }
   parcels_.back().layer = layer;
+  parcels_.back().numbers = std::move(numbers);
   while (!parcels_.empty() && parcels_.front().arrival.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
     hand_over(ready);
 }
@@ -118,7 +145,11 @@ void Courier::hand_over(const GradientSource::GradientReady& ready) {
   Parcel parcel = std::move(parcels_.front());
   parcels_.pop_front();
   const size_t layer = parcel.layer;
-  ready(layer, receive(std::move(parcel)));
+  const Tensor numbers = std::move(parcel.numbers);
+  Tensor gradient = receive(std::move(parcel));
+  if (numbers) measured_ = measure_of(numbers, ranges(layer, gradient.count()));
+  ready(layer, std::move(gradient));
+  measured_.reset();
 }
 
 }  // namespace troupe::nn

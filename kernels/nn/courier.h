@@ -2,9 +2,11 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <troupe/kernels/backend/backend.h>
+#include <troupe/kernels/nn/gradient_measure.h>
 #include <troupe/kernels/nn/gradient_source.h>
 
 namespace troupe::nn {
@@ -42,6 +44,11 @@ class Courier {
   /// Whether this layer's does.
   bool leaves(size_t layer) const { return left_[layer] || stays(layer); }
 
+  /// Gradients are measured on the device from here on, with the norm or without. On the CPU there is nothing to do.
+  void measure(bool norm);
+  /// Of the gradient that `ready` is called with.
+  const std::optional<GradientMeasure>& measured() const { return measured_; }
+
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
@@ -53,7 +60,8 @@ class Courier {
   struct Parcel {
     size_t layer = 0;
     Tensor values;
-    std::future<Status> arrival;  ///< none where it was there already
+    Tensor numbers;               ///< of its measure, in host memory; none: nobody measures
+    std::future<Status> arrival;  ///< of both; none where they were there already
   };
   /// What the compute stream works out goes to host memory.
   Parcel send_back(const Tensor& device);
@@ -64,12 +72,19 @@ class Courier {
   bool stays(size_t layer) const { return sent_[layer] && sent_[layer].device() == compute_.device(); }
   bool on_cpu() const { return backend_->kind() == DeviceKind::cpu; }
   Parcel follow(Stream& stream, Tensor values) const;
+  /// Of a gradient of the layer that the compute stream works out: on their way to host memory.
+  Tensor measure_on_device(size_t layer, const Tensor& gradient);
+  std::vector<MeasuredRange> ranges(size_t layer, int64_t count) const {
+    return ranges_to_measure(layers_[layer], count, *norm_);
+  }
   void hand_over(const GradientSource::GradientReady& ready);
 
   std::shared_ptr<Backend> backend_;
   Stream& compute_;
   std::unique_ptr<Stream> copies_;
-  std::vector<std::string> names_;
+  std::vector<LayerSpec> layers_;
+  std::optional<bool> norm_;  ///< whether it is measured; nothing: gradients are not
+  std::optional<GradientMeasure> measured_;
   std::vector<Tensor> sent_;     ///< by layer: the tensor whose values are in...
   std::vector<Tensor> weights_;  ///< ...this one, which is the same where it came on the device
   std::vector<bool> left_;       ///< by layer: its gradient stays

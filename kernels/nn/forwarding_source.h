@@ -1,12 +1,14 @@
 #pragma once
 #include <memory>
 
+#include <troupe/kernels/nn/gradient_measure.h>
 #include <troupe/kernels/nn/gradient_source.h>
 
 namespace troupe {
 
-/// Passes every call on to another source: the base of one that changes a few of them.
-class ForwardingSource : public GradientSource {
+/// Passes every call on to another source: the base of one that changes a few of them. Whoever changes gradients also
+/// says what they are then, or nothing (`measured`).
+class ForwardingSource : public GradientSource, public MeasuringSource {
  public:
   explicit ForwardingSource(std::unique_ptr<GradientSource> source) : source_(std::move(source)) {}
 
@@ -21,6 +23,13 @@ class ForwardingSource : public GradientSource {
   }
   std::vector<size_t> gradient_order() const override { return source_->gradient_order(); }
   void leave_on_device(std::span<const size_t> layers) override { source_->leave_on_device(layers); }
+  void measure_gradients(bool norm) override {
+    if (auto* measuring = dynamic_cast<MeasuringSource*>(source_.get())) measuring->measure_gradients(norm);
+  }
+  std::optional<GradientMeasure> measured() const override {
+    const auto* measuring = dynamic_cast<const MeasuringSource*>(source_.get());
+    return measuring ? measuring->measured() : std::nullopt;
+  }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     return source_->backward(batch, weights, ready);
   }

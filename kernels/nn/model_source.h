@@ -28,7 +28,7 @@ struct LaunchOptions {
 ///
 /// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Layers
 /// whose weights come on the device have their gradients there, and those that come in host memory as everywhere.
-class ModelSource final : public GradientSource {
+class ModelSource final : public GradientSource, public MeasuringSource {
  public:
   /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use, `storage`
   /// what activations are held in (Pass::storage). Model and data sets may be shared with other sources.
@@ -51,6 +51,8 @@ class ModelSource final : public GradientSource {
   void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) override;
   std::vector<size_t> gradient_order() const override { return model_->gradient_order(); }
   void leave_on_device(std::span<const size_t> layers) override { courier_.leave_on_device(layers); }
+  void measure_gradients(bool norm) override { courier_.measure(norm); }
+  std::optional<GradientMeasure> measured() const override { return courier_.measured(); }
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override;
   StepStats evaluate(std::span<const uint32_t> test_samples, std::span<const Tensor> weights) override;
   int64_t train_samples() const override { return train_->size(); }

@@ -367,8 +367,8 @@ Status UpdateLog::write_image(const std::vector<std::byte>& image, const Segment
   return {};
 }
 
-// What fails to go costs room only; the next owner tries again. A segment behind the one that is written is being begun by
-// the thread that appends.
+// What fails to go costs room only; the next owner tries again. A segment behind the one that is written is being begun
+// by the thread that appends.
 void UpdateLog::remove_older(const Segment& first_needed) {
   const auto names = files_->list(options_.folder);
   if (!names) return;

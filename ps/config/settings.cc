@@ -637,9 +637,9 @@ std::vector<Setting> servers_settings() {
       {.key = "servers.slice_bytes",
        .field = AT(servers.slice_bytes),
        .unit = "bytes",
-       .why = "Layers larger than this are cut into slices spread over the servers, if there is more than one or the run "
-              "has several processes; smaller balances and overlaps better, but each costs a message, and workers copy "
-              "a layer that is cut.",
+       .why = "Layers larger than this are cut into slices spread over the servers, if there is more than one or the "
+              "run has several processes; smaller balances and overlaps better, but each costs a message, and workers "
+              "copy a layer that is cut.",
        .least = 64},
       {.key = "servers.fuse_bytes",
        .field = AT(servers.fuse_bytes),

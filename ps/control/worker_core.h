@@ -33,6 +33,9 @@ struct WorkerOptions {
   /// own.
   std::string device;
   std::vector<LayerId> host_layers;
+  /// The weights that follow are pulled by one of them and broadcast. Not where servers compute on the same devices:
+  /// the others wait in a kernel, and memory that a server asks its device for may wait for that kernel.
+  bool broadcasts = true;
 };
 
 /// A worker without its actor: which weights to ask for, when a layer range may run, what to push, what to say
@@ -66,7 +69,8 @@ struct WorkerOptions {
 /// of the old one any more.
 ///
 /// The weights that follow a sum the lowest pulls, and gives them to all through the group, in the order of the forward
-/// pass. So each member makes the same calls in the same order, whichever of its threads is late:
+/// pass (WorkerOptions::broadcasts; else each pulls for itself). So each member makes the same calls in the same order,
+/// whichever of its threads is late:
 ///
 ///   sums of step t, as its gradients come | weights of t+1, once all those are done | sums of t+1, which needs them
 ///

@@ -25,7 +25,9 @@ void WorkerCore::choose_host_layers() {
   std::ranges::copy_if(gradient_order_, std::back_inserter(order),
                        [this](size_t layer) { return host_layers_.contains(static_cast<LayerId>(layer)); });
   host_buckets_ = make_buckets(layers_, order, options_.bucket_bytes);
-  host_units_ = make_buckets(layers_, {host_layers_.begin(), host_layers_.end()}, options_.bucket_bytes);
+  host_units_.clear();
+  if (options_.broadcasts)
+    host_units_ = make_buckets(layers_, {host_layers_.begin(), host_layers_.end()}, options_.bucket_bytes);
 }
 
 uint64_t WorkerCore::group_plan() const {
@@ -160,7 +162,11 @@ void WorkerCore::push_host_parcel(Effects& out, ParcelId id) {
     first = &found->second;
   }
   if (first->alone) return push_alone(out, id, host_push(id, *first));
-  if (!is_root()) return;
+  if (!is_root()) {
+    const bool asked = state.pulling && state.pulling->step == step + 1;
+    if (!options_.broadcasts && !asked) pull(out, id, step + 1);
+    return;
+  }
   Push push = host_push(id, *first);
   cover(push, std::span(host_step_->members).subspan(1));
   enqueue(out, id, std::move(push));
@@ -196,8 +202,8 @@ void WorkerCore::push_alone(Effects& out, ParcelId id, Push push) {
 // ---- the weights that follow -------------------------------------------------------------------------------------
 
 bool WorkerCore::comes_by_group(const Work& work, LayerId layer) const {
-  return work.kind == Work::Kind::train && on_host(layer) && host_step_->generation == membership_.generation &&
-         work.step == host_step_->work.step + 1;
+  return options_.broadcasts && work.kind == Work::Kind::train && on_host(layer) &&
+         host_step_->generation == membership_.generation && work.step == host_step_->work.step + 1;
 }
 
 // None before the step's sums are done: nothing comes between them on any member.

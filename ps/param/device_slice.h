@@ -14,11 +14,14 @@ namespace troupe::ps {
 class DeviceSlice {
  public:
   /// Of layer `name`; holds nothing before the first `install`.
-  DeviceSlice(std::shared_ptr<ShardDevice> device, const std::string& name, std::vector<Segment> segments)
-      : device_(std::move(device)), use_("layer " + name), segments_(std::move(segments)) {}
+  DeviceSlice(std::shared_ptr<ShardDevice> device, const std::string& name, std::vector<Segment> segments);
 
   /// Copies these to the device.
   void install(const SliceState& host);
+  /// Sums the gradients and measures the sum, without a step: numbers for `measured`, once they are there. The sum
+  /// stays on the device for the step that follows.
+  Tensor measure(std::span<const Tensor> gradients);
+  GradientMeasure measured(const Tensor& numbers) const { return measure_of(numbers, ranges_); }
   /// One optimizer step; the new values. Scales, counts of `step` are used, its vectors are not.
   Tensor apply(const SliceUpdate& step, std::span<const Tensor> gradients);
   /// `now` with the state vectors, which are fetched.
@@ -28,6 +31,10 @@ class DeviceSlice {
   std::shared_ptr<ShardDevice> device_;
   std::string use_;
   std::vector<Segment> segments_;
+  std::vector<MeasuredRange> ranges_;
+  /// What was measured last: the gradients, and their sum.
+  std::vector<Tensor> summed_;
+  Tensor sum_;
   Tensor values_;
   std::vector<Tensor> state_;
 };

@@ -37,6 +37,9 @@ class HeldSlice {
   /// them.
   void apply(const Optimizer& optimizer, SliceUpdate step, std::span<const Tensor> gradients, Tensor spare = {});
 
+  /// Lives on a device, where gradients are measured before a step (DeviceSlice::measure); nothing else is.
+  DeviceSlice* on_device() const { return device_.get(); }
+
   /// The same on the rows of `gradient` alone, in place unless somebody holds the values: then all of them are copied.
   void apply_rows(const Optimizer& optimizer, SliceUpdate step, const RowValues& gradient);
 

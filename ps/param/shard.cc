@@ -403,6 +403,13 @@ struct Shard::Impl : Holdings {
     send(options.coordinator, *partial);
   }
 
+  static std::vector<Tensor> gradients_to_sum(const HeldParcel& p, size_t slice) {
+    std::vector<Tensor> gradients;
+    for (const auto& [worker, c] : p.pending)
+      if (c.samples > 0) gradients.push_back(c.gradients[slice]);
+    return gradients;
+  }
+
   std::vector<GradientPart> parts_of(const HeldParcel& p, size_t slice) const {
     std::vector<GradientPart> parts;
     for (const auto& [worker, c] : p.pending)
@@ -410,8 +417,32 @@ struct Shard::Impl : Holdings {
     return parts;
   }
 
+  // Submits what measures the step's sums where slices live on the device, and waits once; by slice.
+  std::map<SliceId, GradientMeasure> measure_on_device() const {
+    std::map<SliceId, Tensor> numbers;
+    for (const auto& [id, slice] : slices) {
+      const auto [parcel, index] = places.at(id);
+      if (!is_sync(parcel) || !slice.on_device()) continue;
+      const std::vector<Tensor> gradients = gradients_to_sum(parcels.at(parcel), index);
+      if (!gradients.empty()) numbers[id] = slice.on_device()->measure(gradients);
+    }
+    wait_for_device();
+    std::map<SliceId, GradientMeasure> measures;
+    for (const auto& [id, of] : numbers) measures[id] = slices.at(id).on_device()->measured(of);
+    return measures;
+  }
+
+  static SliceNorm norm_of_slice(const HeldSlice& slice, const HeldParcel& p, const std::vector<GradientPart>& parts,
+                                 const GradientMeasure* on_device, double scale) {
+    if (on_device) return norm_of(*on_device, parts, scale);
+    if (slice.row_width() > 0)
+      return measure_rows(p.row_parts(), slice.row_width(), slice.segments().front().kind, scale);
+    return measure(parts, slice.segments(), scale);
+  }
+
   Partial measure_step(Step step) const {
     Partial result{step};
+    const std::map<SliceId, GradientMeasure> on_device = measure_on_device();
     const auto blame = [&](std::string who) {
       if (result.finite) result.culprit = std::move(who);
       result.finite = false;
@@ -423,10 +454,9 @@ struct Shard::Impl : Holdings {
       const HeldParcel& p = parcels.at(id);
       const int64_t total = p.samples();
       const double scale = total ? 1 / static_cast<double>(total) : 0;
-      const SliceNorm norm =
-          slice.row_width() > 0
-              ? measure_rows(p.row_parts(), slice.row_width(), slice.segments().front().kind, scale)
-              : measure(parts_of(p, index), slice.segments(), scale);
+      const auto found = on_device.find(slice_id);
+      const SliceNorm norm = norm_of_slice(slice, p, parts_of(p, index),
+                                           found == on_device.end() ? nullptr : &found->second, scale);
       result.sum_of_squares += norm.sum_of_squares;
       if (!norm.finite) blame(cat("layer ", layout->layers[slice.slice().layer].name, ", worker ", norm.culprit));
       for (const auto& [worker, c] : p.pending)
@@ -483,10 +513,7 @@ struct Shard::Impl : Holdings {
       HeldSlice& slice = slices.at(ids[i]);
       p.previous.push_back(slice.values());
       if (!update) continue;
-      std::vector<Tensor> gradients;
-      for (const auto& [worker, c] : p.pending)
-        if (c.samples > 0) gradients.push_back(c.gradients[i]);
-      slice.apply(*options.optimizer, step, gradients, std::move(before_last[i]));
+      slice.apply(*options.optimizer, step, gradients_to_sum(p, i), std::move(before_last[i]));
     }
   }
 

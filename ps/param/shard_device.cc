@@ -70,18 +70,26 @@ Tensor ShardDevice::fetch(const Tensor& device, const std::string& use) {
   return host;
 }
 
-void ShardDevice::step(std::span<const Segment> segments, std::span<const Tensor> gradients, const DeviceUpdate& update,
-                       const std::string& use) {
-  TROUPE_CHECK(!gradients.empty(), "a step of no gradients on ", use);
+Tensor ShardDevice::sum(std::span<const Tensor> gradients, const std::string& use) {
+  TROUPE_CHECK(!gradients.empty(), "a sum of no gradients of ", use);
   Tensor sum = send(gradients.front(), "a gradient of " + use);
   for (const Tensor& next : gradients.subspan(1)) {
     const Tensor other = send(next, "a gradient of " + use);
     backend_->ops().add(*compute_, sum, other, sum);
   }
+  return sum;
+}
+
+Tensor ShardDevice::measure(const Tensor& sum, std::span<const MeasuredRange> ranges, const std::string& use) {
+  const std::string norms = "norms of " + use;
+  const Tensor numbers = allocate({2 * std::ssize(ranges)}, norms,  // as f32
+                                  [&] { return submit_measure(*compute_, backend_->ops(), sum, ranges); });
+  return fetch(numbers, norms);
+}
+
+void ShardDevice::step(std::span<const Segment> segments, const DeviceUpdate& update) {
   backend_->order(*out_, *compute_);  // the values before these may be on their way out
-  optimizer_.apply(*compute_, segments,
-                   {sum, update.values, update.state, update.gradient_scale, update.clip_scale, update.schedule_step,
-                    update.updates, update.rate_scale});
+  optimizer_.apply(*compute_, segments, update);
 }
 
 }  // namespace troupe::ps

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <troupe/kernels/backend/backend.h>
+#include <troupe/kernels/nn/gradient_measure.h>
 #include <troupe/ps/param/device_optimizer.h>
 
 namespace troupe::ps {
@@ -31,9 +32,12 @@ class ShardDevice {
   void send(const Tensor& host, Tensor& device);  ///< into memory that `send` gave
   /// The other way round, for whoever waits (see above).
   Tensor fetch(const Tensor& device, const std::string& use);
-  /// Sums the gradients in this order and takes one step: `update` has the device's tensors but for the gradient.
-  void step(std::span<const Segment> segments, std::span<const Tensor> gradients, const DeviceUpdate& update,
-            const std::string& use);
+  /// The sum of the gradients, which lie in host memory, in this order; on the device.
+  Tensor sum(std::span<const Tensor> gradients, const std::string& use);
+  /// What `measure_of` reads, once fetched: of a sum, which is read where it lies.
+  Tensor measure(const Tensor& sum, std::span<const MeasuredRange> ranges, const std::string& use);
+  /// Takes one step: `update` has the device's tensors.
+  void step(std::span<const Segment> segments, const DeviceUpdate& update);
 
   /// How many fetches have begun.
   uint64_t fetches() const { return fetches_; }

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/nn/gradient_measure.h>
 #include <troupe/ps/param/held_parcel.h>
 #include <troupe/ps/param/held_slice.h>
 
@@ -24,6 +25,8 @@ struct SliceNorm {
 /// Of the parts' sum (added in this order, as the optimizer does) times `scale`; squares are added in double
 /// precision, ascending. Reads each part once, and once more where something is not finite.
 SliceNorm measure(const std::vector<GradientPart>& parts, const std::vector<Segment>& segments, double scale);
+/// The same where a device has summed and measured the parts (which lie in host memory, too).
+SliceNorm norm_of(const GradientMeasure& measure, const std::vector<GradientPart>& parts, double scale);
 /// The same of gradients of rows, each with its worker.
 SliceNorm measure_rows(const RowParts& parts, int64_t width, ParamKind kind, double scale);
 

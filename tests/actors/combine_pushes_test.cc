@@ -65,7 +65,8 @@ BOOST_AUTO_TEST_CASE(TheActorsSystemWaitsForASumWhoseTransportIsGone) {
     for (ps::Step step = 0; step < 2; ++step) {  // each worker's first push goes for itself
       for (ps::WorkerId w = 0; w < 2; ++w) say(w, ps::Pull{0, step, 0});
       for (ps::WorkerId w = 0; w < 2; ++w)
-        say(w, ps::Push{static_cast<uint64_t>(step) + 1, 0, step, step, 1, {ShardWorld::filled(ShardWorld::kCount, 1)}});
+        say(w,
+            ps::Push{static_cast<uint64_t>(step) + 1, 0, step, step, 1, {ShardWorld::filled(ShardWorld::kCount, 1)}});
     }
     slow->summed.get_future().wait();
     for (ps::WorkerId w = 0; w < 2; ++w) transport->detach(worker(w));

@@ -12,8 +12,8 @@
 
 #include "tests/support/device_lab.h"
 
-// Runs of several nodes on late devices: those of one host add up on the devices, servers between hosts. Sums are taken in
-// worker order everywhere, so that every run equals the one of one process bit for bit.
+// Runs of several nodes on late devices: those of one host add up on the devices, servers between hosts. Sums are taken
+// in worker order everywhere, so that every run equals the one of one process bit for bit.
 
 using namespace troupe;
 using namespace troupe::test;
@@ -92,8 +92,10 @@ void check_equal(const Nodes& nodes, int joins, const std::set<ps::WorkerId>& pu
   int64_t elements = 0;
   for (const LayerSpec& layer : parts_of(nodes).coordinator.layers) elements += layer.count;
   for (ps::WorkerId w = 0; w < nodes.batch.size(); ++w) {
-    BOOST_TEST(got.result.workers[w].pushed_bytes == (pushers.contains(w) ? 4 * elements * nodes.steps : 0), "worker " << w);
-    BOOST_TEST(got.result.workers[w].pulled_bytes == 4 * elements * (pushers.contains(w) ? nodes.steps : 1), "worker " << w);
+    BOOST_TEST(got.result.workers[w].pushed_bytes == (pushers.contains(w) ? 4 * elements * nodes.steps : 0),
+               "worker " << w);
+    BOOST_TEST(got.result.workers[w].pulled_bytes == 4 * elements * (pushers.contains(w) ? nodes.steps : 1),
+               "worker " << w);
   }
 }
 
@@ -218,8 +220,8 @@ BOOST_AUTO_TEST_CASE(TheRunGoesOnWithoutAMemberInASmallerGroup) {
   BOOST_TEST(backend->joins >= 5);
 }
 
-// It has begun a step with weights that came to its device, and computes that step without a group: gradients stay where
-// the weights are, and servers refuse those of a device.
+// It has begun a step with weights that came to its device, and computes that step without a group: gradients stay
+// where the weights are, and servers refuse those of a device.
 BOOST_AUTO_TEST_CASE(WhoeverIsLeftAlonePushesFromHostMemory) {
   const Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}, .change = [](ClusterParts& parts) {
     parts.coordinator.on_loss = ps::OnLoss::shrink;
@@ -250,12 +252,13 @@ BOOST_AUTO_TEST_CASE(AMemberThatNeverJoinsEndsTheRunAndIsNamed) {
   }};
   const Trial got = train_on_nodes(nodes, late_backend(1, 2));
   BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::failed));
-  BOOST_TEST(got.result.failure.find("worker 1 on node 1 (node 1) has not joined the devices of the same host within 0.5 s") == 0u,
+  BOOST_TEST(got.result.failure.find(
+                 "worker 1 on node 1 (node 1) has not joined the devices of the same host within 0.5 s") == 0u,
              got.result.failure);
 }
 
-// It ends in its fifth step, and a new one goes on with it: in another group, and with no gradient lost or counted twice.
-// Worker 0 is the one that pushes and pulls.
+// It ends in its fifth step, and a new one goes on with it: in another group, and with no gradient lost or counted
+// twice. Worker 0 is the one that pushes and pulls.
 BOOST_AUTO_TEST_CASE(AMemberThatIsLostIsReplacedAndNothingIsLostOrCountedTwice) {
   Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}};
   const Trial expected = train_in_one_process(nodes);
@@ -274,8 +277,8 @@ BOOST_AUTO_TEST_CASE(AMemberThatIsLostIsReplacedAndNothingIsLostOrCountedTwice) 
     }
 }
 
-// Between a step's sums and the weights that follow: before the first of three pieces of them has been given, and after.
-// Worker 0 is the one that has them.
+// Between a step's sums and the weights that follow: before the first of three pieces of them has been given, and
+// after. Worker 0 is the one that has them.
 BOOST_AUTO_TEST_CASE(SoIsOneThatIsLostWhileWeightsAreGiven) {
   Nodes nodes{.hosts = {"a", "a"}, .batch = {20, 12}, .restarts = 1};
   const Trial expected = train_in_one_process(nodes);
@@ -284,7 +287,8 @@ BOOST_AUTO_TEST_CASE(SoIsOneThatIsLostWhileWeightsAreGiven) {
       const auto backend = late_backend(1, 2);
       std::array<std::atomic<int>, 2> calls{};
       backend->broadcasting = [&calls, lost, piece](int rank) {
-        if (calls[static_cast<size_t>(rank)]++ == 4 * 3 + piece && rank == lost) throw std::runtime_error("a device is lost");
+        if (calls[static_cast<size_t>(rank)]++ == 4 * 3 + piece && rank == lost)
+          throw std::runtime_error("a device is lost");
       };
       const Trial got = train_on_nodes(nodes, backend);
       BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::completed), got.result.failure);

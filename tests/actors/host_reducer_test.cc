@@ -276,7 +276,9 @@ BOOST_AUTO_TEST_CASE(WithoutMemoryForWeightsTheLayerIsNamed) {
   host.backend->memory->limit = 0;
   host.broadcast(1, 1, 1, 7);
   const std::string why = host.next<TaskFailed>(1).what;
-  BOOST_TEST(why.find("weights of step 1 for the devices of this host: no memory for 112 weights from layer fc1 on: ") == 0u, why);
+  BOOST_TEST(
+      why.find("weights of step 1 for the devices of this host: no memory for 112 weights from layer fc1 on: ") == 0u,
+      why);
 }
 
 BOOST_AUTO_TEST_CASE(JoiningEndsWhenTheGroupIsLeftBeforeAllHaveCome) {

@@ -83,6 +83,12 @@ class Bench(Case):
     def test_copies_are_measured(self):
         self.assertEqual(len(re.findall(r"(?m) \d+ %$", self.bench("h2d"))), 6)
 
+    def test_steps_are_measured_alone_and_as_a_runs_and_compared(self):
+        out = self.bench("step", "--model", "mlp", "--batch", "8", "--steps", "3", "--against", "1e-3")
+        self.assertRegex(out, r"forward and backward pass +[\d.]+ us, +[\d.]+ samples/s")
+        self.assertRegex(out, r"a step of a run +[\d.]+ us, +[\d.]+ samples/s")
+        self.assertRegex(out, r"(?m)of eager PyTorch's speed [\d.]+, target at least 1\.00: met$")
+
     def test_an_all_reduce_of_threads_is_measured(self):
         self.assertRegex(self.bench("all-reduce", "--ranks", "2"), r"2 ranks on CPU")
 

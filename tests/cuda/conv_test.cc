@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <tests/support/cuda/on_device.h>
+#include <tests/support/window_cases.h>
 #include <troupe/kernels/ops/cuda/families.h>
 
 using namespace troupe;
@@ -12,15 +13,7 @@ namespace {
 
 const ConvOps op = ops::cuda::conv_ops();
 
-struct Case {
-  Shape x, w;
-  ConvGeometry geometry;
-  Shape y() const { return conv_output(x, w, geometry); }
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.x << " * " << c.w << " stride " << c.geometry.stride << " padding " << c.geometry.padding;
-}
+using Case = ConvCase;
 
 const Case kCases[] = {{{1, 1, 1, 1}, {1, 1, 1, 1}, {}},     {{3, 2, 7, 5}, {4, 2, 3, 3}, {1, 1}},
                        {{2, 3, 9, 8}, {5, 3, 3, 2}, {2, 0}}, {{2, 1, 6, 6}, {2, 1, 5, 5}, {1, 3}},

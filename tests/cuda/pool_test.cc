@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <tests/support/cuda/on_device.h>
+#include <tests/support/window_cases.h>
 #include <troupe/kernels/ops/cuda/families.h>
 
 using namespace troupe;
@@ -12,16 +13,7 @@ namespace {
 
 const PoolOps op = ops::cuda::pool_ops();
 
-struct Case {
-  Shape x;
-  PoolGeometry geometry;
-  Shape y() const { return pool_output(x, geometry); }
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.x << " window " << c.geometry.window << " stride " << c.geometry.stride << " padding "
-             << c.geometry.padding;
-}
+using Case = PoolCase;
 
 const Case kCases[] = {{{1, 1, 2, 2}, {}},        {{2, 3, 14, 13}, {}},      {{2, 2, 9, 7}, {3, 2, 1}},
                        {{1, 3, 6, 5}, {3, 1, 1}}, {{1, 1, 5, 5}, {2, 3, 0}}, {{2, 1, 5, 6}, {5, 1, 4}},

@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <tests/support/ops.h>
+#include <tests/support/window_cases.h>
 
 using namespace troupe;
 using namespace troupe::ops;
@@ -10,15 +11,7 @@ namespace {
 
 const Ops& op = cpu_ops();
 
-struct Case {
-  Shape x, w;
-  ConvGeometry geometry;
-  Shape y() const { return conv_output(x, w, geometry); }
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.x << " * " << c.w << " stride " << c.geometry.stride << " padding " << c.geometry.padding;
-}
+using Case = ConvCase;
 
 // One channel runs as patches times weights, several in f32 as blocked kernels: both meet every kind of edge. The last
 // case is one for Winograd's algorithm, with tiles that stick out.

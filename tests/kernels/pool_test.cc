@@ -1,6 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <tests/support/ops.h>
+#include <tests/support/window_cases.h>
 
 using namespace troupe;
 using namespace troupe::ops;
@@ -10,16 +11,7 @@ namespace {
 
 const Ops& op = cpu_ops();
 
-struct Case {
-  Shape x;
-  PoolGeometry geometry;
-  Shape y() const { return pool_output(x, geometry); }
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.x << " window " << c.geometry.window << " stride " << c.geometry.stride << " padding "
-             << c.geometry.padding;
-}
+using Case = PoolCase;
 
 const Case kCases[] = {{{1, 1, 2, 2}, {}},        {{2, 3, 28, 28}, {}},      {{3, 2, 7, 9}, {}},
                        {{1, 2, 8, 35}, {}},       {{2, 2, 9, 7}, {3, 2, 1}}, {{1, 3, 6, 5}, {3, 1, 1}},

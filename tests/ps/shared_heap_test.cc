@@ -131,7 +131,8 @@ BOOST_AUTO_TEST_CASE(WhatADeadReceiverWasLentComesBack) {
     auto reading = SharedReceiver::open(ring, kArena, its_heap).value();
     from_child.put(0), to_child.take<int>();
     std::vector<Tensor> held;
-    const auto got = reading->receive([&](std::span<const std::byte>, std::vector<Tensor> payloads) { held = payloads; });
+    const auto got =
+        reading->receive([&](std::span<const std::byte>, std::vector<Tensor> payloads) { held = payloads; });
     from_child.put(got.value() && bytes_of(held.at(0)) == random_bytes(1, kLarge));
     ::pause();
   });
@@ -165,8 +166,8 @@ BOOST_AUTO_TEST_CASE(AProcessThatIsForkedWritesNothingOfItsParents) {
 BOOST_AUTO_TEST_CASE(APlaceOutsideOfTheHeapIsRefused) {
   const std::string outside = "outside of the sender's heap";
   const uint64_t all = heap.offer().bytes;
-  for (const shared::Payload& payload : {shared::Payload{100, all + 64}, {100, all / 64 * 64}, {all, 64}, {UINT64_MAX, 64},
-                                         {100, UINT64_MAX - 63}, {100, 65}}) {
+  for (const shared::Payload& payload : {shared::Payload{100, all + 64}, {100, all / 64 * 64}, {all, 64},
+                                         {UINT64_MAX, 64}, {100, UINT64_MAX - 63}, {100, 65}}) {
     Lending fresh;
     const std::string why = fresh.refusal(payload, heap.offer());
     BOOST_TEST(why.find(outside) != std::string::npos, payload.bytes << " at " << payload.place << ": " << why);

@@ -26,7 +26,7 @@ Tensor filled(float value) {
 /// Worker `self` of three, of whom 0 and 1 are on one host. Layers fc1 and fc2 are added up there, fc3 is not.
 class World {
  public:
-  explicit World(WorkerId self, bool skip_non_finite = false) : self_(self) {
+  explicit World(WorkerId self, bool skip_non_finite = false, bool broadcasts = true) : self_(self) {
     std::vector<LayerSpec> layers;
     for (const char* name : {"fc1", "fc2", "fc3"})
       layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
@@ -38,6 +38,7 @@ class World {
     options.device = "cuda";
     options.host_layers = {0, 1};
     options.skip_non_finite = skip_non_finite;
+    options.broadcasts = broadcasts;
     core = std::make_unique<WorkerCore>(options, layers);
     join(1, 0);
   }
@@ -413,6 +414,32 @@ BOOST_AUTO_TEST_CASE(AnotherMemberComputesWithWhatItIsGivenAndPullsNothing) {
   BOOST_TEST(w.given<Forward>().size() == 1u);
   BOOST_TEST(w.weight(0) == 7.f);
   BOOST_TEST(w.weight(1) == 8.f);
+}
+
+BOOST_AUTO_TEST_CASE(WithoutBroadcastsEachMemberPullsForItself) {
+  World w(1, false, false);
+  w.begin_together();
+  w.work(2, 1);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.given<Broadcast>().empty());
+  w.tasks.clear();
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+  BOOST_TEST(w.given<Backward>().size() == 1u);
+}
+
+// The server may be faster than the own thread.
+BOOST_AUTO_TEST_CASE(ItIsDoneTooWhenItsWeightsComeBeforeTheSum) {
+  World w(1, false, false);
+  w.group();
+  w.begin(0);
+  w.work(2, 1);
+  w.acknowledge(w.said<Push>());
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.sums().empty());
+  BOOST_TEST(w.said<Pull>().empty());
 }
 
 BOOST_AUTO_TEST_CASE(ATestIsPulledAndTheStepBehindItIsGivenAllTheSame) {

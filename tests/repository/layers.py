@@ -21,7 +21,7 @@ LIBRARIES = [
     ("OpenBLAS", r"cblas\.h|openblas.*", r"OPENBLAS|CBLAS", ["kernels/ops/cpu"]),
     ("oneDNN", r"(oneapi/dnnl/)?dnnl.*", r"DNNL::|dnnl", ["kernels/ops/cpu"]),
     ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit",
-     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
+     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl", "tools/bench"]),
     ("cuDNN", r"cudnn.*", r"CUDNN", ["kernels/ops/cuda/cudnn"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
@@ -40,8 +40,8 @@ LIBRARIES = [
     ("Boost", r"boost/.*", r"Boost", []),
 ]
 
-# C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
-SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
+# Headers of C, POSIX and the compiler that are used as they are; everything of C++ itself has neither slash nor dot.
+SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux|sanitizer)/[a-z_0-9]+\.h|"
                     r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|"
                     r"unistd)\.h")
 

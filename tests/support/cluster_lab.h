@@ -39,6 +39,9 @@ class HookedSource final : public ForwardingSource {
       ready(layer, std::move(gradient));
     });
   }
+  std::optional<GradientMeasure> measured() const override {
+    return hooks_.on_gradient ? std::nullopt : ForwardingSource::measured();
+  }
 
  private:
   ps::WorkerId worker_;

@@ -72,6 +72,7 @@ class LateStream final : public Stream {
         std::memcpy(to.raw(), from.raw(), from.bytes());
       });
     }
+    if (to.device().kind == DeviceKind::cpu) bytes_to_host += from.bytes();
     submit([from, to]() mutable { std::memcpy(to.raw(), from.raw(), from.bytes()); });
   }
   void then(std::function<void(Status)> done) override {
@@ -125,6 +126,7 @@ class LateStream final : public Stream {
   }
   void launched() { counts.kernels += !captured_memory_; }
   LaunchCounts counts;
+  size_t bytes_to_host = 0;  ///< that copies were asked for
 
  private:
   Status status() const { return broken_.empty() ? Status() : fail(ErrorKind::failed, broken_); }

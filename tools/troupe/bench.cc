@@ -25,4 +25,5 @@ void add_bench(CLI::App& app, int& exit_code) {
   add_bench_h2d(*bench, exit_code);
   add_bench_all_reduce(*bench, exit_code);
   add_bench_overlap(*bench, exit_code);
+  add_bench_step(*bench, exit_code);
 }

@@ -26,6 +26,7 @@ void add_bench_ops(CLI::App& bench, int& exit_code);
 void add_bench_h2d(CLI::App& bench, int& exit_code);
 void add_bench_all_reduce(CLI::App& bench, int& exit_code);
 void add_bench_overlap(CLI::App& bench, int& exit_code);
+void add_bench_step(CLI::App& bench, int& exit_code);
 
 /// Seconds on the monotonic clock.
 double now_s();

@@ -13,11 +13,6 @@ namespace {
 constexpr double kRoundSeconds = 0.02;
 constexpr int64_t kCopied = int64_t{16} << 20;  // floats: beyond any cache
 
-MatmulPrecision precision_named(const std::string& name) {
-  if (name == "tf32") return MatmulPrecision::tf32;
-  return name == "bf16" ? MatmulPrecision::bf16 : MatmulPrecision::f32;
-}
-
 double round_seconds(Stream& stream, const std::function<void()>& submit, int64_t times) {
   const double begin = now_s();
   for (int64_t i = 0; i < times; ++i) submit();
@@ -39,6 +34,11 @@ void add_device_arguments(CLI::App& command, DeviceArguments& arguments) {
       ->capture_default_str();
 }
 
+MatmulPrecision precision_of(const DeviceArguments& arguments) {
+  if (arguments.matmul == "tf32") return MatmulPrecision::tf32;
+  return arguments.matmul == "bf16" ? MatmulPrecision::bf16 : MatmulPrecision::f32;
+}
+
 std::string BenchDevice::name() const {
   const DeviceFacts& facts = backend->devices()[0];
   if (is_cpu()) return cat("CPU, ", stream->threads(), stream->threads() == 1 ? " thread" : " threads");
@@ -52,7 +52,7 @@ BenchDevice open_device(const DeviceArguments& arguments) {
     backend = load_backend(DeviceKind::cpu);
   }
   if (!backend) throw std::invalid_argument(backend.error().message);
-  auto stream = (*backend)->make_stream({0, arguments.threads, precision_named(arguments.matmul)});
+  auto stream = (*backend)->make_stream({0, arguments.threads, precision_of(arguments)});
   if (!stream) throw std::runtime_error(stream.error().message);
   return {std::move(*backend), std::move(*stream)};
 }

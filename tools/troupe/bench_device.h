@@ -14,6 +14,7 @@ struct DeviceArguments {
   std::string matmul = "f32";
 };
 void add_device_arguments(CLI::App& command, DeviceArguments& arguments);
+troupe::MatmulPrecision precision_of(const DeviceArguments& arguments);
 
 /// A device and a stream of it. Throws std::invalid_argument where it is not there; "auto" then takes the CPU and
 /// prints so.

@@ -159,7 +159,8 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   both->add_option("--sizes", arguments->sizes, "Bytes of a layer, multiples of 4")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{4}, int64_t{64} << 20));
-  both->add_option("--slice-bytes", arguments->slice_bytes, "What larger layers are cut into, as in servers.slice_bytes")
+  both->add_option("--slice-bytes", arguments->slice_bytes,
+                   "What larger layers are cut into, as in servers.slice_bytes")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{64}, int64_t{64} << 20));
   both->add_option("--rows", arguments->rows, "Random rows of a table instead, so many an operation")

@@ -29,8 +29,8 @@ class BenchPeer {
   explicit BenchPeer(Options options);
   ~BenchPeer();
 
-  /// Seconds that `count` operations took, `layers` at a time. A push is done when it is acknowledged (applied, with plain
-  /// SGD, under async), a pull when the parameters are here, a push_pull when both are.
+  /// Seconds that `count` operations took, `layers` at a time. A push is done when it is acknowledged (applied, with
+  /// plain SGD, under async), a pull when the parameters are here, a push_pull when both are.
   double run(Operation operation, int64_t count);
 
  private:

@@ -80,13 +80,16 @@ Status NcclComm::run(const char* name, const std::function<ncclResult_t(ncclComm
 Status NcclComm::submitted(const char* name, ncclResult_t result, const Aborted& aborted) {
   if (result != ncclSuccess && result != ncclInProgress)
     return end(ErrorKind::failed, cat("NCCL could not begin ", name, ": ", describe(result, comm_)));
-  if (auto status = settle(comm_, name, aborted); !status) return end(status.error().kind, status.error().message);
+  if (auto status = settle(comm_, name, aborted); !status) {
+    const bool is_abort = status.error().kind == ErrorKind::cancelled;
+    return end(status.error().kind, (is_abort ? "collective aborted: " : "") + status.error().message);
+  }
   return cuda::status_of(cudaEventRecord(passed_.get(), stream_->handle()), name);
 }
 
 Status NcclComm::done(const char* name, const Aborted& aborted) {
   for (Pauses pauses;; pauses.pause()) {
-    const cudaError_t state = cudaEventQuery(passed_.get());
+    const cudaError_t state = cuda::query(passed_.get());
     if (state == cudaSuccess) return {};
     if (state != cudaErrorNotReady) return end(ErrorKind::failed, cat(name, ": ", cuda::describe(state)));
     ncclResult_t error = ncclSuccess;

@@ -14,6 +14,12 @@ Status status_of(cudaError_t error, const std::string& what) {
   return fail(kind, cat(what, ": ", describe(error)));
 }
 
+cudaError_t query(cudaEvent_t event) {
+  const cudaError_t state = cudaEventQuery(event);
+  if (state == cudaErrorNotReady) cudaGetLastError();
+  return state;
+}
+
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw CudaFailure(cat(what, ": ", describe(error)));
 }

@@ -31,6 +31,9 @@ std::string describe(cudaError_t error);
 
 /// `what` was tried: "reading the properties of device 0".
 Status status_of(cudaError_t error, const std::string& what);
+/// Whether the event has passed: cudaSuccess, cudaErrorNotReady, or what failed. CUDA keeps "not ready" as the thread's
+/// last error, where a launch that asks how it went would find it: it is forgotten here.
+cudaError_t query(cudaEvent_t event);
 /// Throws CudaFailure unless it succeeded.
 void check(cudaError_t error, const char* what);
 

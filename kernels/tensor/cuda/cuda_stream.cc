@@ -69,9 +69,10 @@ CudaStream::~CudaStream() {
 }
 
 std::string CudaStream::told(cudaError_t error) const {
-  return cat("CUDA device ", device().index, " failed with ", describe(error), "; the last op submitted was ", op_,
-             " (with CUDA_LAUNCH_BLOCKING=1 in the environment, the one at fault)");
+  return cat("CUDA device ", device().index, " failed with ", describe(error), "; ", trail_.suspects().text());
 }
+
+void CudaStream::enter() const { check(cudaSetDevice(device().index)); }
 
 void CudaStream::check(cudaError_t error) const {
   if (error != cudaSuccess) throw CudaFailure(told(error));
@@ -80,12 +81,20 @@ void CudaStream::check(cudaError_t error) const {
 BufferPtr CudaStream::allocate(size_t bytes) {
   BlockCache& memory = captured_memory_ ? *captured_memory_ : *memory_;
   if (BufferPtr buffer = memory.allocate(bytes)) return buffer;
+  check_device();
   throw OutOfDeviceMemory(cat(bytes, " bytes (", bytes >> 20, " MiB) are asked for, and ", memory.state(), ", ",
                               memory.held_bytes() >> 20, " MiB are held by this stream; smaller batches need less"));
 }
 
+// A device that has failed gives no memory either.
+void CudaStream::check_device() const {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+}
+
 BufferPtr CudaStream::staging(size_t bytes) {
   if (BufferPtr buffer = pinned_->allocate(bytes)) return buffer;
+  check_device();
   throw OutOfDeviceMemory(cat(bytes, " bytes for copies are asked for, and ", pinned_->state()));
 }
 
@@ -94,14 +103,15 @@ void CudaStream::hold(std::vector<BufferPtr> buffers) {
   Event event = free_events_.empty() ? Event() : std::move(free_events_.back());
   if (!free_events_.empty()) free_events_.pop_back();
   check(cudaEventRecord(event.get(), stream_));
-  held_.push_back({std::move(event), std::move(buffers)});
+  held_.push_back({std::move(event), trail_.marks(), std::move(buffers)});
 }
 
 void CudaStream::drop_passed() {
   while (!held_.empty()) {
-    const cudaError_t state = cudaEventQuery(held_.front().passed.get());
+    const cudaError_t state = query(held_.front().passed.get());
     if (state == cudaErrorNotReady) return;
     check(state);
+    OpTrail::passed(held_.front().marks);
     free_events_.push_back(std::move(held_.front().passed));
     held_.pop_front();
   }
@@ -111,8 +121,9 @@ void CudaStream::copy(const Tensor& from, Tensor& to) {
   TROUPE_CHECK(from.count() == to.count() && from.dtype() == to.dtype(), "copy of ", name_of(from.dtype()),
                from.shape(), " to ", name_of(to.dtype()), to.shape());
   if (from.bytes() == 0) return;
-  use(device().index);
+  enter();
   if (on_host(from) || on_host(to)) refuse_in_capture("a copy from or to host memory");
+  trail_.submitted("a copy");
   if (on_host(from) && !on_host(to) && !is_pinned(from.raw()))
     return copy_from_pageable(from.raw(), to.raw(), from.bytes());
   if (on_host(to) && !is_pinned(to.raw())) return copy_to_pageable(from, to);
@@ -142,12 +153,15 @@ void CudaStream::copy_to_pageable(const Tensor& from, Tensor& to) {
 
 void CudaStream::then(std::function<void(Status)> done) {
   refuse_in_capture("a callback");
-  use(device().index);
+  enter();
   // The text is made here: a callback may ask CUDA for nothing.
-  const Callback tell = [done = std::move(done), op = op_, device = device().index](cudaError_t error) {
-    if (error == cudaSuccess) return done({});
-    done(fail(ErrorKind::failed,
-              cat("CUDA device ", device, " failed with ", describe(error), "; the last op submitted was ", op)));
+  const Callback tell = [done = std::move(done), marks = trail_.marks(), suspects = trail_.suspects(),
+                         device = device().index](cudaError_t error) {
+    if (error != cudaSuccess)
+      return done(fail(ErrorKind::failed,
+                       cat("CUDA device ", device, " failed with ", describe(error), "; ", suspects.text())));
+    OpTrail::passed(marks);
+    done({});
   };
   const cudaError_t error = add_callback(stream_, tell);
   if (error != cudaSuccess) tell(error);  // it will not be called
@@ -158,6 +172,7 @@ Status CudaStream::wait() {
   cudaError_t error = cudaSetDevice(device().index);
   if (error == cudaSuccess) error = cudaStreamSynchronize(stream_);
   if (error != cudaSuccess) return fail(ErrorKind::failed, told(error));
+  OpTrail::passed(trail_.marks());
   drop_passed();
   return {};
 }
@@ -169,9 +184,12 @@ void CudaStream::refuse_in_capture(const char* what) const {
 
 // Relaxed: memory may be allocated meanwhile, here and on other threads, which have streams of their own.
 Status CudaStream::begin_capture(std::shared_ptr<BlockCache>& memory) {
-  use(device().index);
+  enter();
   if (!memory) memory = std::make_shared<BlockCache>(make_device_memory(device().index));
-  TROUPE_TRY(status_of(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "beginning to capture launches"));
+  const Status begun =
+      status_of(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "beginning to capture launches");
+  if (!begun) cudaGetLastError();  // no failure of the launches that follow
+  TROUPE_TRY(begun);
   captured_memory_ = memory;
   return {};
 }
@@ -181,11 +199,12 @@ Result<std::unique_ptr<LaunchGraph>> CudaStream::end_capture() {
   cudaGraph_t graph = nullptr;
   const Status ended =
       status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
-  if (!ended) cudaGetLastError();  // what could not be captured is no failure of the launches that follow
+  if (!ended) cudaGetLastError();  // as above
   TROUPE_TRY(ended);
   cudaGraphExec_t ready = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);
+  if (error != cudaSuccess) cudaGetLastError();
   TROUPE_TRY(status_of(error, cat("making a graph of launches, the last one of ", op_)));
   return std::make_unique<CudaGraph>(ready, scratch(0));
 }
@@ -193,8 +212,7 @@ Result<std::unique_ptr<LaunchGraph>> CudaStream::end_capture() {
 Status CudaStream::replay(LaunchGraph& graph) {
   const auto& captured = static_cast<const CudaGraph&>(graph);
   if (captured.scratch() != scratch(0)) return fail(ErrorKind::cancelled, "the memory that ops work in has moved");
-  use(device().index);
-  op_ = "a graph of launches";
+  begin_op("a graph of launches");
   ++launches_.graphs;
   return status_of(cudaGraphLaunch(captured.get(), stream_), "submitting a graph of launches");
 }
@@ -202,12 +220,13 @@ Status CudaStream::replay(LaunchGraph& graph) {
 void CudaStream::wait_for(CudaStream& earlier) {
   earlier.check(cudaEventRecord(earlier.here_.get(), earlier.stream_));
   check(cudaStreamWaitEvent(stream_, earlier.here_.get(), 0));
-  op_ = earlier.op_;  // what fails there fails here next
+  trail_.follow(earlier.trail_);  // what fails there fails here next
 }
 
 void CudaStream::begin_op(const char* name) {
-  use(device().index);
+  enter();
   op_ = name;
+  trail_.submitted(name);
 }
 
 void CudaStream::launched(const char* kernel) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <troupe/kernels/backend/backend.h>
+#include <troupe/kernels/tensor/cuda/op_trail.h>
 #include <troupe/kernels/tensor/internal/block_cache.h>
 
 namespace troupe::cuda {
@@ -31,8 +32,8 @@ class Event {
 /// the device and host memory that is not pinned goes through pinned blocks: what is read has been read when `copy`
 /// returns, what is written is written once the stream has come to it. What a copy uses is held until it has run.
 ///
-/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the last op submitted. That
-/// is the one at fault only where every op is waited for (CUDA_LAUNCH_BLOCKING=1 in the environment does that).
+/// An error of a kernel shows only later, at whatever asks next, and lasts: it is told with the ops that were under
+/// way, one of which is at fault (op_trail.h). Gradients are waited for one by one, so that these are a layer's or two.
 class CudaStream final : public Stream {
  public:
   CudaStream(const StreamOptions& options, std::shared_ptr<BlockCache> memory, std::shared_ptr<BlockCache> pinned);
@@ -62,15 +63,20 @@ class CudaStream final : public Stream {
  private:
   struct Held {
     Event passed;
+    OpTrail::Marks marks;
     std::vector<BufferPtr> buffers;
   };
 
   std::string told(cudaError_t error) const;
   void check(cudaError_t error) const;
+  /// The calling thread's device becomes this one.
+  void enter() const;
   /// Keeps the buffers until the stream has come here.
   void hold(std::vector<BufferPtr> buffers);
   void drop_passed();
   void refuse_in_capture(const char* what) const;
+  /// Throws where memory is missing because the device has failed.
+  void check_device() const;
   BufferPtr staging(size_t bytes);
   void copy_from_pageable(const std::byte* from, std::byte* to, size_t bytes);
   void copy_to_pageable(const Tensor& from, Tensor& to);
@@ -81,7 +87,8 @@ class CudaStream final : public Stream {
   Event here_;  ///< of wait_for
   std::deque<Held> held_;
   std::vector<Event> free_events_;
-  const char* op_ = "none";
+  const char* op_ = "none";  ///< the newest
+  OpTrail trail_;
   std::shared_ptr<BlockCache> captured_memory_;  ///< while something is captured
   LaunchCounts launches_;
 };

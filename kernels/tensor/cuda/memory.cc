@@ -13,9 +13,9 @@ class DeviceMemory final : public BlockSource {
   explicit DeviceMemory(int device) : device_(device) {}
 
   std::byte* take(size_t bytes) override {
-    use(device_);
     void* block = nullptr;
-    if (cudaMalloc(&block, bytes) == cudaSuccess) return static_cast<std::byte*>(block);
+    if (cudaSetDevice(device_) == cudaSuccess && cudaMalloc(&block, bytes) == cudaSuccess)
+      return static_cast<std::byte*>(block);
     cudaGetLastError();  // no room is no lasting error: forget it
     return nullptr;
   }

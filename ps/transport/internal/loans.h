@@ -10,8 +10,8 @@
 
 namespace troupe::ps {
 
-/// Tensors that the receiver of a ring reads where they are, by block of the ring: held here until it gives the block back.
-/// Not thread-safe.
+/// Tensors that the receiver of a ring reads where they are, by block of the ring: held here until it gives the block
+/// back. Not thread-safe.
 class Loans {
  public:
   void lend(uint32_t block, std::vector<BufferPtr> buffers, uint64_t bytes) {
@@ -19,7 +19,8 @@ class Loans {
     bytes_ += bytes;
     lent_[block] = {std::move(buffers), bytes};
   }
-  /// What was lent with the block goes to `into`, to be dropped where nothing is locked: memory that goes may take locks.
+  /// What was lent with the block goes to `into`, to be dropped where nothing is locked: memory that goes may take
+  /// locks.
   void take_back(uint32_t block, std::vector<BufferPtr>& into) {
     const auto found = lent_.find(block);
     if (found == lent_.end()) return;

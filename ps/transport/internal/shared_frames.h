@@ -18,8 +18,8 @@ namespace troupe::ps {
 ///                                               <-     accept: its doorbell, the heap if it has mapped it; or decline
 ///        sends through the ring
 ///
-/// Each is one head without payloads: u32 0xffffffff, u32 kind, then the ring that it is about, the doorbell and the heap,
-/// each i32 process, i32 file, u64 token, u64 bytes.
+/// Each is one head without payloads: u32 0xffffffff, u32 kind, then the ring that it is about, the doorbell and the
+/// heap, each i32 process, i32 file, u64 token, u64 bytes.
 struct SharedFrame {
   enum class Kind : uint32_t { offer = 1, accept = 2, decline = 3 };
   Kind kind = Kind::offer;

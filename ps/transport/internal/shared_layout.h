@@ -16,8 +16,8 @@
 ///
 ///     (u64 bytes, u64 place) of each payload · head · payload · payload ...       (head from 8, payloads from 64 bytes)
 ///
-/// `place` 0 means that the payload is in the block; any other is where it lies in the sender's heap, which the receiver
-/// has mapped: it is lent, and the sender keeps it as it is until the block comes back.
+/// `place` 0 means that the payload is in the block; any other is where it lies in the sender's heap, which the
+/// receiver has mapped: it is lent, and the sender keeps it as it is until the block comes back.
 ///
 /// The sender takes a block number and room in its arena, writes the block, then the entry, and last the entry's
 /// `turn`. The receiver maps the block into tensors; when the last of them goes it sets the bit of the block's number

@@ -28,8 +28,8 @@ class SharedMemory {
   /// `name`: for people who look at the maps of a process.
   static Result<std::shared_ptr<SharedMemory>> create(uint64_t bytes, const char* name = "troupe");
   /// Maps what another process made. Refused unless it is an anonymous file of this user, of the size and with the
-  /// seals and the token that were promised, and of at most `limit_bytes`. `read`: whoever writes to it here is ended by the
-  /// system.
+  /// seals and the token that were promised, and of at most `limit_bytes`. `read`: whoever writes to it here is ended
+  /// by the system.
   enum class Access : uint8_t { read, write };
   static Result<std::shared_ptr<SharedMemory>> open(const SharedOffer& offer, uint64_t limit_bytes,
                                                     Access access = Access::write);

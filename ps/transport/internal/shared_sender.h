@@ -28,14 +28,14 @@ class SharedSender {
   SharedOffer offer() const { return memory_->offer(); }
   /// Once, before anything is sent.
   void set_doorbell(Doorbell doorbell) { doorbell_.emplace(std::move(doorbell)); }
-  /// Once, before anything is sent: `receiver` has mapped this process's heap, and large tensors that lie there are lent to
-  /// it from now on.
+  /// Once, before anything is sent: `receiver` has mapped this process's heap, and large tensors that lie there are
+  /// lent to it from now on.
   void lend(SharedHeap& heap, FileDescriptor receiver);
 
-  /// Puts the message into shared memory, its large tensors by their place in the heap, and wakes the receiver. False, and
-  /// nothing is sent, where there is no room now, or the message is larger than the arena or has more than kMaxPayloads
-  /// payloads. Never waits for the receiver. Any thread; what one thread sends keeps its order, and other threads copy at
-  /// the same time.
+  /// Puts the message into shared memory, its large tensors by their place in the heap, and wakes the receiver. False,
+  /// and nothing is sent, where there is no room now, or the message is larger than the arena or has more than
+  /// kMaxPayloads payloads. Never waits for the receiver. Any thread; what one thread sends keeps its order, and other
+  /// threads copy at the same time.
   bool send(std::span<const std::byte> head, std::span<const Tensor> payloads);
 
   /// Bytes of messages that the receiver has not given back: still on their way, or viewed by its tensors.
