@@ -225,7 +225,7 @@ CoordinatorCore::Effects CoordinatorCore::stop() {
 void CoordinatorCore::request_stop(Effects& out) {
   if (phase_ == Phase::ended || stopping_) return;
   if (!begun_) {
-    out.events.push_back(cat("stopped before it began: ", roster_.missing()));
+    result_.failure = cat("stopped before it began: ", roster_.missing());
     return end(out, Outcome::interrupted);
   }
   stopping_ = true;

@@ -535,6 +535,7 @@ void Oracle::finished(const ps::RunResult& result, bool stopped, bool excused) {
   if (result.outcome == ps::Outcome::failed) return violated("end", "the run failed: " + result.failure);
   if (result.outcome == ps::Outcome::interrupted && !stopped)
     return violated("end", "the run was interrupted by nobody");
+  if (result.outcome == ps::Outcome::interrupted && !result.failure.empty()) return;  // before it began
   if (!last_checkpoint_) return violated("checkpoint", "the run ended without one");
   check_reported(result);
   const ps::DealerOptions& dealer = scenario_.coordinator.dealer;
