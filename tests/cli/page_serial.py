@@ -90,6 +90,12 @@ class Here(Page):
         self.assertEqual(training.wait(60), 130, (self.folder / "training").read_text())
         self.assertTrue(list((self.folder / "runs" / folder / "checkpoints").iterdir()))
 
+    def test_prometheus_is_told_how_far_it_is(self):
+        self.begin_command(the("build/troupe train configs/sync.toml --set metrics.listen"), "training", {})
+        read = ("python3 -c 'import urllib.request as u; "
+                "print(u.urlopen(\"http://127.0.0.1:9464/metrics\", timeout=5).read().decode())'")
+        self.wait_for(lambda: re.search(r"^troupe_step [1-9]", self.run_command(read).stdout, re.MULTILINE), "no steps")
+
     def test_the_doctor_looks_at_the_keys_and_at_the_address(self):
         self.make_keys()
         done = self.run_command(the("build/troupe doctor"))
