@@ -55,9 +55,9 @@ Result<std::shared_ptr<RunLock>> RunLock::take(const std::string& path) {
   const Holder before = read_holder(file.get()), self = this_process();
   if (!before.kernel.empty() && before.kernel != self.kernel)
     return fail(ErrorKind::invalid,
-                cat("the run's coordinator was ", before.sentence(), ", and this is another machine, or that one started "
-                    "anew: a lock in a shared folder need not show here that it lives. Make sure that it has ended, and "
-                    "delete ", path));
+                cat("the run's coordinator was ", before.sentence(), ", and this is another machine, or that one ",
+                    "started anew: a lock in a shared folder need not show here that it lives. Make sure that it has ",
+                    "ended, and delete ", path));
   const std::string lines = self.lines();
   if (::ftruncate(file.get(), 0) != 0 ||
       ::pwrite(file.get(), lines.data(), lines.size(), 0) != static_cast<ssize_t>(lines.size()))

@@ -56,9 +56,10 @@ Result<FileDescriptor> listen_at(const std::string& where) {
   FileDescriptor listener(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   if (listener.get() < 0 || ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-      ::bind(listener.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener.get(), 16) != 0)
-    return refuse(cat(std::strerror(errno), errno == EADDRINUSE ? ": another program listens there; choose another port, or "
-                                                                  "port 0 for a free one" : ""));
+      ::bind(listener.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener.get(), 16) != 0) {
+    const char* const taken = ": another program listens there; choose another port, or port 0 for a free one";
+    return refuse(cat(std::strerror(errno), errno == EADDRINUSE ? taken : ""));
+  }
   return listener;
 }
 

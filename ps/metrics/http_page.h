@@ -10,8 +10,8 @@
 
 namespace troupe::ps {
 
-/// One page over HTTP/1.1, for programs that fetch it now and then: GET of its path gives it, anything else an error. One
-/// connection at a time, for two seconds at most, and 8 KB of request: nobody who connects costs more than that.
+/// One page over HTTP/1.1, for programs that fetch it now and then: GET of its path gives it, anything else an error.
+/// One connection at a time, for two seconds at most, and 8 KB of request: nobody who connects costs more than that.
 class HttpPage {
  public:
   struct Options {

@@ -23,10 +23,10 @@ int64_t number(const json& object, const char* key) { return object.at(key).get<
 
 /// Counts of what has happened, and nothing of what has not.
 std::string headline(const json& s) {
-  std::string out = cat(s.at("phase").get<std::string>(), ", step ", number(s, "step"), " of ", number(s, "total_steps"),
-                        ", epoch ", number(s, "epoch"), ", generation ", number(s, "generation"), ", ",
-                        number(s, "worker_restarts"), " worker and ", number(s, "server_restarts"),
-                        " server restarts, ", number(s, "checkpoints"), " checkpoints");
+  std::string out =
+      cat(s.at("phase").get<std::string>(), ", step ", number(s, "step"), " of ", number(s, "total_steps"), ", epoch ",
+          number(s, "epoch"), ", generation ", number(s, "generation"), ", ", number(s, "worker_restarts"),
+          " worker and ", number(s, "server_restarts"), " server restarts, ", number(s, "checkpoints"), " checkpoints");
   for (const auto& [key, words] :
        {std::pair("coordinator_restarts", " coordinator restarts"), std::pair("workers_dropped", " workers dropped"),
         std::pair("checkpoints_failed", " checkpoints failed"), std::pair("skipped_steps", " steps skipped")})
@@ -34,7 +34,8 @@ std::string headline(const json& s) {
   out += "\n";
   const json& refused = s.at("coordinator").at("refused");
   std::string why;
-  for (const auto& [reason, count] : refused.items()) why += cat(why.empty() ? "" : ", ", count.get<int64_t>(), " ", reason);
+  for (const auto& [reason, count] : refused.items())
+    why += cat(why.empty() ? "" : ", ", count.get<int64_t>(), " ", reason);
   return why.empty() ? out : out + "refused by the coordinator (see the log): " + why + "\n";
 }
 

@@ -62,7 +62,8 @@ void add_run(Page& page, const json& s) {
   page.begin("restarts_total", "counter", "Actors that were lost and came back.");
   for (const char* role : {"worker", "server", "coordinator"})
     page.sample(number(s, cat(role, "_restarts").c_str()), {{"role", role}});
-  page.one("workers_dropped_total", "counter", "Workers that were lost and not replaced.", number(s, "workers_dropped"));
+  page.one("workers_dropped_total", "counter", "Workers that were lost and not replaced.",
+           number(s, "workers_dropped"));
   page.one("checkpoints_total", "counter", "Checkpoints written.", number(s, "checkpoints"));
   page.one("checkpoint_failures_total", "counter", "Checkpoints that could not be written.",
            number(s, "checkpoints_failed"));

@@ -18,10 +18,11 @@ namespace {
 
 struct Lab {
   explicit Lab(const std::string& listen = "127.0.0.1:0") {
-    auto opened = HttpPage::open({listen, "/metrics", "text/plain; version=0.0.4"}, [this]() -> std::optional<std::string> {
-      ++asked;
-      return answers ? std::optional<std::string>("step 7\n") : std::nullopt;
-    });
+    auto opened =
+        HttpPage::open({listen, "/metrics", "text/plain; version=0.0.4"}, [this]() -> std::optional<std::string> {
+          ++asked;
+          return answers ? std::optional<std::string>("step 7\n") : std::nullopt;
+        });
     BOOST_REQUIRE_MESSAGE(opened.has_value(), (opened ? "" : opened.error().message));
     page = std::move(*opened);
   }
@@ -89,13 +90,15 @@ BOOST_AUTO_TEST_CASE(AnAddressThatCannotBeHadIsNamed) {
     const auto opened = HttpPage::open({listen, "/metrics", ""}, [] { return std::nullopt; });
     return opened ? "" : opened.error().message;
   };
-  BOOST_TEST(open(lab.page->address()).starts_with("cannot listen on " + lab.page->address() + ": Address already in use"));
+  BOOST_TEST(
+      open(lab.page->address()).starts_with("cannot listen on " + lab.page->address() + ": Address already in use"));
   BOOST_TEST(open("9464").starts_with("cannot listen on 9464: an address is HOST:PORT"));
   BOOST_TEST(open("127.0.0.1:none").starts_with("cannot listen on 127.0.0.1:none: "));
 }
 
 BOOST_AUTO_TEST_CASE(LoopbackIsKnownByItsAddress) {
-  for (const char* here : {"127.0.0.1:9464", "127.9.9.9:1", "[::1]:0", "localhost:80"}) BOOST_TEST(is_loopback(here), here);
+  for (const char* here : {"127.0.0.1:9464", "127.9.9.9:1", "[::1]:0", "localhost:80"})
+    BOOST_TEST(is_loopback(here), here);
   for (const char* open : {"0.0.0.0:9464", "[::]:1", "10.0.0.7:80", "host:80", "127.example:80", ":80", ""})
     BOOST_TEST(!is_loopback(open), open);
 }

@@ -53,7 +53,8 @@ BOOST_AUTO_TEST_CASE(OneThatWasLeftUnderAnotherKernelIsNotTaken) {
   const auto taken = RunLock::take(lab.path);
   BOOST_REQUIRE(!taken);
   BOOST_TEST((taken.error().kind == ErrorKind::invalid));
-  BOOST_TEST(holds(taken.error().message, "the run's coordinator was process 77 on node7, and this is another machine"));
+  BOOST_TEST(
+      holds(taken.error().message, "the run's coordinator was process 77 on node7, and this is another machine"));
   BOOST_TEST(holds(taken.error().message, "delete " + lab.path));
   BOOST_TEST(lab.text() == left);  // it refuses the next, too
 }

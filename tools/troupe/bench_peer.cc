@@ -88,8 +88,8 @@ ps::NodeAddress address_of(const std::string& line) {
   return {0, line.substr(0, tab), "", line.substr(tab + 1, line.find('\n') - tab - 1)};
 }
 
-/// One operation a layer is under way, on all its slices; the next begins when it is done, and when the other layers have
-/// kept up: those of low numbers overtake others on the way, and a server takes only so many pushes out of order.
+/// One operation a layer is under way, on all its slices; the next begins when it is done, and when the other layers
+/// have kept up: those of low numbers overtake others on the way, and a server takes only so many pushes out of order.
 struct Client {
   struct Layer {
     std::vector<const ps::Slice*> slices;  ///< each a parcel, of the same number
@@ -279,7 +279,8 @@ void BenchPeer::Impl::start_worker() {
   const std::vector<Tensor> gradients = synthetic_gradients(synthetic_layers(options.layers, pushed));
   const std::vector<std::vector<Tensor>> sets = random_sets(options);
   for (size_t i = 0; i < options.layers; ++i)
-    client->layers.push_back({.gradient = gradients[i], .values = Tensor::empty(gradients[i].shape()), .sets = sets[i]});
+    client->layers.push_back(
+        {.gradient = gradients[i], .values = Tensor::empty(gradients[i].shape()), .sets = sets[i]});
   for (const ps::Slice& slice : client->layout->slices) client->layers[slice.layer].slices.push_back(&slice);
   worker = system.spawn([client](caf::event_based_actor*) -> caf::behavior {
     return {[client](const ps::EnvelopePtr& envelope) { client->hear(*envelope); },

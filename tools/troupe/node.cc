@@ -138,7 +138,8 @@ int node(const NodeArguments& arguments) {
   parts.set_routes = [network, begun = false](const ps::Routes& routes) mutable {
     network->set_routes(routes);
     // Nothing has a place before that.
-    const bool placed = std::ranges::any_of(routes.places, [](const auto& place) { return place.who.role != ps::Role::node; });
+    const bool placed =
+        std::ranges::any_of(routes.places, [](const auto& place) { return place.who.role != ps::Role::node; });
     if (placed && !std::exchange(begun, true)) std::cout << launch::kBegun << std::endl;
   };
   parts.measure = [network] {

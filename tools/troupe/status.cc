@@ -24,7 +24,8 @@ Result<std::string> address_of(const std::string& run) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(run, ignored)) {
     if (run.find(':') != std::string::npos) return full_address(run);
-    return fail(ErrorKind::missing, run + ": there is no such folder; name a run's folder, or its coordinator's HOST:PORT");
+    return fail(ErrorKind::missing,
+                run + ": there is no such folder; name a run's folder, or its coordinator's HOST:PORT");
   }
   const std::string path = run + "/coordinator.address";
   std::ifstream file(path);
