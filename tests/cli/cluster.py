@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
 from cluster_runs import LONG, Cluster
-from program import TINY
+from program import TINY, inherited_files
 
 class Training(Cluster):
     def test_two_processes_train_bit_for_bit_what_one_does(self):
@@ -36,6 +36,7 @@ class Training(Cluster):
         held = sorted(slot for node in status["nodes"] for slot in node["holds"])
         self.assertEqual(held, ["server 0", "server 1", "worker 0", "worker 1"])
         self.assertEqual([node["state"] for node in status["nodes"]], ["ready", "ready"])
+        self.assertEqual([inherited_files(process) for process in (self.coordinator, *nodes)], [[], [], []])
         text = self.troupe("status", "run").stdout
         self.assertRegex(text, r"\A(running|at a step boundary), step \d+ of ")
         self.assertEqual(self.troupe("stop", "run").returncode, 0)

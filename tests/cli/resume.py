@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`troupe train --resume`, and what a run keeps when it is interrupted, killed or finds its checkpoints damaged."""
 import csv
+import ctypes
 import json
 import re
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
-from program import TINY, Case, settings
+from program import TINY, Case, inherited_files, settings
 
 # Would train for hours: what ends it is the test.
 ENDLESS = TINY.replace("epochs = 2", "epochs = 1000000") + "[checkpoint]\nevery_steps = 10\n"
@@ -176,6 +177,18 @@ class Interrupted(Case):
                 self.assertEqual((summary["outcome"], summary["exit_code"]), ("interrupted", 130))
                 self.assertIn(f"step-{summary['steps']:08}", self.names("run/checkpoints"))
                 self.finish()
+
+    def test_a_signal_counts_whichever_thread_the_system_gives_it_to(self):
+        process = self.begin()
+        tasks = Path(f"/proc/{process.pid}/task")
+        (thread,) = [int(task.name) for task in tasks.iterdir() if (task / "comm").read_text() == "interrupts\n"]
+        ctypes.CDLL(None).tgkill(process.pid, thread, signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("stopping at the next step boundary", out)
+
+    def test_no_program_that_a_run_would_start_inherits_its_files(self):
+        self.assertEqual(inherited_files(self.begin("debug.record=true")), [])
 
     def test_two_signals_end_it_at_once(self):
         self.write("endless.toml", ENDLESS)

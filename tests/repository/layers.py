@@ -38,6 +38,8 @@ LIBRARIES = [
     ("gloo", r"gloo/.*", r"gloo", ["tools/bench"]),
     ("MPI", r"mpi\.h", r"MPI::|mpicc", ["tools/bench"]),
     ("Boost", r"boost/.*", r"Boost", []),
+    # The compiler's: what a sanitizer is told that it cannot see.
+    ("sanitizers", r"sanitizer/[at]san_interface\.h", r"libasan|libtsan", ["kernels/tensor", "ps/transport"]),
 ]
 
 # Headers of C, POSIX and the compiler that are used as they are; everything of C++ itself has neither slash nor dot.

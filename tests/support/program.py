@@ -97,6 +97,19 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
 
 
+def inherited_files(process):
+    """What programs that the process started would hold open, beside the three standard streams."""
+    found = []
+    for file in Path(f"/proc/{process.pid}/fdinfo").iterdir():
+        try:
+            flags = int(file.read_text().split("flags:")[1].split()[0], 8)
+            if int(file.name) > 2 and not flags & os.O_CLOEXEC:
+                found.append(os.readlink(f"/proc/{process.pid}/fd/{file.name}"))
+        except FileNotFoundError:
+            pass  # closed since
+    return found
+
+
 def settings(arguments):
     """--set before each argument of the form key=value."""
     return [word for argument in arguments for word in (["--set", argument] if "=" in argument else [argument])]

@@ -238,13 +238,13 @@ ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
                                           cat(options.layers), "--elements", cat(options.elements), "--slice-bytes",
                                           cat(options.slice_bytes), "--width", cat(options.width),
                                           options.shared_memory ? "--shared-memory" : "--sockets"};
+  std::vector<char*> arguments;  // made here: other threads may hold what a child would wait for
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
   child = ::fork();
   if (child == 0) {
     ::dup2(in[0], STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
     ::execv("/proc/self/exe", arguments.data());
     ::_exit(127);
   }

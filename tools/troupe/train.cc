@@ -197,6 +197,13 @@ void print_sample(const ps::RunConfig& config, const std::string& folder) {
     std::cerr << "warning: no sample: " << written.error().message << std::endl;
 }
 
+struct CloseAtEnd {
+  const std::shared_ptr<ps::NetworkTransport>& network;
+  ~CloseAtEnd() {
+    if (network) network->close();
+  }
+};
+
 /// Whatever kind of error it is, nothing was begun.
 int report_not_begun(const Error& error) { return report(error) == kInterrupted ? kInterrupted : kBadUsage; }
 
@@ -237,6 +244,7 @@ int train(TrainArguments arguments) {
     console.log(level, who, text);
   };
   std::shared_ptr<ps::NetworkTransport> network;
+  const CloseAtEnd closes{network};  // whatever happens: it reports to `stop`, and the options hold it longer
   if (!arguments.network.listen.empty()) {
     auto opened = spread(arguments, config->config, stop);
     if (!opened) return report_not_begun(opened.error());
