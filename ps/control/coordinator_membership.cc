@@ -357,7 +357,9 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
     const auto to = roster_.beside(node, role);
     if (role == Role::replica) {
       lost_replica(out, index, cat(roster_.describe(node), " leaves"));
-    } else if (role == Role::worker && options_.on_loss == OnLoss::shrink) {
+    } else if (const auto present = static_cast<int64_t>(slots_.size() - absent().size());
+               role == Role::worker && options_.on_loss == OnLoss::shrink &&
+               present > std::max<int64_t>(options_.min_workers, 1)) {
       lost_worker(out, index, cat(roster_.describe(node), " leaves"));
     } else if (!to || (role == Role::server && options_.servers_recover)) {
       out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ", Endpoint{role, index, 1},

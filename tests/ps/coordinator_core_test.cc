@@ -269,6 +269,16 @@ BOOST_AUTO_TEST_CASE(AReplicaTakesOverWhereItIsThoughItsNodeLeaves) {
   BOOST_TEST(run.core->status().phase != "ended");
 }
 
+BOOST_AUTO_TEST_CASE(UnderShrinkTheRunStopsWhenTheLastWorkersItNeedsLeave) {
+  Run run(kAsync);
+  run.options.on_loss = OnLoss::shrink;
+  run.over_nodes(2);
+  run.hear({Role::node, 0, 1}, Leave{});
+  run.hear({Role::node, 1, 1}, Leave{});
+  BOOST_TEST(run.core->status().workers_dropped == 1);
+  BOOST_TEST(run.core->status().phase != "ended");  // as it would be if it had failed
+}
+
 BOOST_AUTO_TEST_CASE(ARunThatIsStoppedBeforeItBeganWasInterrupted) {
   Run run(kAsync);
   run.options.roster.nodes = 2;

@@ -64,6 +64,7 @@ void Simulation::leave(uint32_t place) {
   Process* leaver = process_in(place);
   if (!leaver) return;
   note([&] { return cat("process ", leaver->number, " wants to leave"); });
+  leavers_.insert(leaver->number);
   left_.insert(leaver->place);
   stopped_ = true;  // nobody may be left for what it holds
   caf::anon_send(leaver->node, std::make_shared<const NodeControl>(LeaveRun{}));
@@ -126,7 +127,8 @@ bool Simulation::had_to_fail(const std::string& why) const {
   if (!says("had not caught up")) return false;
   for (ps::ServerId s = 0; s < scenario_.servers(); ++s)
     if (why.find(cat("server ", s, " ended")) != std::string::npos && synced_[s])
-      return disturbed_.count(homes_.at(synced_[s]->second)) > 0 || synced_[s]->first != newest_server(s);
+      return disturbed_.count(homes_.at(synced_[s]->second)) > 0 || leavers_.count(homes_.at(synced_[s]->second)) > 0 ||
+             synced_[s]->first != newest_server(s);
   return true;
 }
 

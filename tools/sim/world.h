@@ -187,6 +187,7 @@ class Simulation {
   bool begun_ = false;                               // somebody was told to start an actor
   size_t known_hosts_ = 0;                           // places that somebody was ever in
   std::set<size_t> left_, disturbed_;                // places; processes that may be taken for dead
+  std::set<size_t> leavers_;                         // processes that wanted to leave
   std::map<Endpoint, size_t> homes_;                 // process of everybody who was ever attached
   std::map<caf::actor_id, size_t> owners_;
   std::map<caf::actor_id, caf::actor_addr> everybody_;  // who was ever attached
