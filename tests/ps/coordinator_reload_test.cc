@@ -311,10 +311,11 @@ BOOST_AUTO_TEST_CASE(TheHomeOfAnAllReduceLayerIsNotReplaced) {
 }
 
 BOOST_AUTO_TEST_CASE(WhereThereIsACheckpointARunThatEndsSaysHowToGoOnFromIt) {
-  World w(kReduced);
-  w.options.checkpoint_every_steps = 1;
+  World w(kAsync);
+  w.options.servers_reload = false;
+  w.options.checkpoint_every_steps = 2;
   w.begin();
-  w.take_steps();
+  w.take_steps();  // to the boundary
   w.answer_snapshots();
   w.take(w.core->checkpoint_written({}));
   w.lose(0);
