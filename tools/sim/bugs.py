@@ -83,7 +83,7 @@ BUGS = {
         (MEMBERSHIP, "  slot.acknowledged = true;\n",
          '  slot.acknowledged = true;\n'
          '  if (bug("move_does_not_wait") && moving_.count(who.index) > 0)\n'
-         '    return promote(out, who.index, cat("server ", who.index, " moves"));\n')],
+         '    return move_to_replica(out, who.index);\n')],
     # A replica that has taken over still follows the server before it.
     "promotion_keeps_incarnation": [
         (MEMBERSHIP, "  ++membership_.servers[s];\n  roster_.vacate(Role::replica, s);",
