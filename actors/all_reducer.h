@@ -6,9 +6,9 @@
 
 namespace troupe {
 
-/// What an embedder brings to sum gradients in host memory its own way: a worker's end of it, without waiting. `done` is
-/// called once, from any thread, when the sum of all workers is in `values`, or when the group was aborted. Workers ask in
-/// the same order.
+/// What an embedder brings to sum gradients in host memory its own way: a worker's end of it, without waiting. `done`
+/// is called once, from any thread, when the sum of all workers is in `values`, or when the group was aborted. Workers
+/// ask in the same order.
 class AllReducer {
  public:
   virtual ~AllReducer() = default;

@@ -55,6 +55,7 @@ Result<std::shared_ptr<const Blueprint>> Blueprint::make(const ps::LoadedConfig&
   made->server_backend_ = std::move(*servers);
   TROUPE_TRY(made->load());
   TROUPE_TRY(made->choose());
+  made->coordinator_.layout.spread = spread;
   return std::shared_ptr<const Blueprint>(std::move(made));
 }
 
@@ -128,8 +129,8 @@ Status Blueprint::choose_stages() {
   if (!plan) return tl::unexpected<Error>(plan.error());
   if (p.asynchronous() && !plan->tied.empty())
     return fail(ErrorKind::invalid,
-                cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages (model.tied), and "
-                    "parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set "
+                cat("layer ", coordinator_.layers[plan->tied.front().layer].name, " is used by two stages ",
+                    "(model.tied), and parallel.schedule = ", p.schedule, " has each stage at another version of its weights: set ",
                     "model.tied = false, or use another schedule"));
   stage_.plan = std::move(*plan);
   stage_.strict = p.strict_schedule;
@@ -156,8 +157,8 @@ Result<std::vector<ps::LayerCost>> Blueprint::layer_costs() const {
 std::string Blueprint::device_note() const {
   if (!server_backend_) return seats_->note();
   const size_t devices = server_backend_->devices().size();
-  return cat(seats_->note(), seats_->note().empty() ? "" : "; ", "servers keep parameters and optimizer state on ", devices,
-             devices == 1 ? " GPU" : " GPUs");
+  return cat(seats_->note(), seats_->note().empty() ? "" : "; ", "servers keep parameters and optimizer state on ",
+             devices, devices == 1 ? " GPU" : " GPUs");
 }
 
 ClusterParts Blueprint::parts() const {
@@ -179,12 +180,11 @@ ClusterParts Blueprint::parts() const {
   if (seats_->backend()->kind() != DeviceKind::cpu)
     parts.devices = DeviceParts{seats_->backend(), [self](ps::WorkerId worker) { return self->seats_->seat(worker); },
                                 optimizer_options_};
-  if (server_backend_)
-    parts.server_devices = DeviceParts{server_backend_,
-                                       [devices = server_backend_->devices().size()](ps::ServerId server) -> Result<int> {
-                                         return static_cast<int>(server % devices);
-                                       },
-                                       optimizer_options_};
+  if (server_backend_) {
+    const size_t devices = server_backend_->devices().size();
+    auto device_of = [devices](ps::ServerId server) -> Result<int> { return static_cast<int>(server % devices); };
+    parts.server_devices = DeviceParts{server_backend_, std::move(device_of), optimizer_options_};
+  }
   parts.stage = stage_;
   parts.stage_source = [self](ps::WorkerId worker) { return self->stage_source(worker); };
   // First parameters are made by the CPU, whatever computes later.

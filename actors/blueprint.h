@@ -18,8 +18,8 @@ namespace troupe {
 /// same config. Immutable; thread-safe.
 class Blueprint : public std::enable_shared_from_this<Blueprint> {
  public:
-  /// Reads the data, builds the model and finds the devices. Whatever is wrong with the config, the data or both together
-  /// is an error. `spread`: the run lives in several processes, and this one may have any of the workers.
+  /// Reads the data, builds the model and finds the devices. Whatever is wrong with the config, the data or both
+  /// together is an error. `spread`: the run lives in several processes, and this one may have any of the workers.
   static Result<std::shared_ptr<const Blueprint>> make(const ps::LoadedConfig& config, bool spread = false);
 
   /// Parts of a cluster that trains this; what they hold keeps the blueprint alive.

@@ -37,9 +37,10 @@ struct SlowDown {
   std::chrono::microseconds extra{0};   ///< and this much longer
 };
 
-/// Devices of workers or of servers. Workers compute on them, each on its own, and that is where all_reduce layers are summed
-/// and updated: a worker's source then takes weights on its device, too, and leaves the gradients of those layers there, as
-/// nn::ModelSource does. Servers hold parameters and optimizer state on them (ps/param/shard_device.h).
+/// Devices of workers or of servers. Workers compute on them, each on its own, and that is where all_reduce layers are
+/// summed and updated: a worker's source then takes weights on its device, too, and leaves the gradients of those
+/// layers there, as nn::ModelSource does. Servers hold parameters and optimizer state on them
+/// (ps/param/shard_device.h).
 struct DeviceParts {
   std::shared_ptr<Backend> backend;                   ///< that has ops::UpdateOps
   std::function<Result<int>(uint32_t)> seat;          ///< which device a worker's source, or a server, is on
@@ -72,8 +73,8 @@ struct ClusterParts {
   /// as make_actor_queue's do. [a thread of its own each]
   std::function<std::shared_ptr<Executor>(const ps::Endpoint&, const char* use)> executor;
   int threads_per_worker = 1;           ///< of the default compute queues
-  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own in host memory. [`devices`,
-  /// where there are some, else a LocalGroup, which holds one copy for all]
+  /// What sums the gradients of all_reduce layers where every worker holds a copy of its own in host memory.
+  /// [`devices`, where there are some, else a LocalGroup, which holds one copy for all]
   std::function<std::unique_ptr<AllReducer>(ps::WorkerId)> all_reducer;
   std::optional<DeviceParts> devices;   ///< [workers compute on the CPU]
   std::optional<DeviceParts> server_devices;  ///< [servers' parameters and optimizer state lie in host memory]

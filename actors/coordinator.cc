@@ -38,7 +38,8 @@ void write(Self self, ps::CheckpointRequest request) {
 
 void read(Self self, ps::ReloadRequest request) {
   CoordinatorParts& parts = self->state.parts;
-  parts.files->submit([read = parts.read_checkpoint, request = std::move(request), to = caf::actor_cast<caf::actor>(self)] {
+  parts.files->submit([read = parts.read_checkpoint, request = std::move(request),
+                       to = caf::actor_cast<caf::actor>(self)] {
     const auto answer = [&](Result<ps::Reload> reload) {
       caf::anon_send(to, std::make_shared<const Control>(ReloadDone{request.server, std::move(reload)}));
     };

@@ -57,8 +57,8 @@ struct Shared {
     return std::move(packed.gradients);
   }
 
-  /// The values before `now`, where nobody has them any more. So a layer's values lie in two places in turn, and steps that
-  /// were captured there can be replayed (nn/graph_choice.h).
+  /// The values before `now`, where nobody has them any more. So a layer's values lie in two places in turn, and steps
+  /// that were captured there can be replayed (nn/graph_choice.h).
   Tensor place_for(const Tensor& now, ps::LayerId layer) {
     Tensor place = std::exchange(before[layer], now);
     if (place && place.buffer().use_count() == 1 && place.device() == stream().device()) return place;

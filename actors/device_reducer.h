@@ -24,8 +24,8 @@ struct DeviceReducerParts {
   Track track;
 };
 
-/// Workers with a device each, whose all_reduce layers never leave it: parameters and optimizer state lie there, as every
-/// worker's own copy.
+/// Workers with a device each, whose all_reduce layers never leave it: parameters and optimizer state lie there, as
+/// every worker's own copy.
 ///
 ///     compute stream   backward: [fc3][fc2][fc1]                                       next step
 ///     group's stream                  [pack fc3 fc2|all-reduce|update]  [fc1 ...]

@@ -74,7 +74,8 @@ Result<int> DeviceSeats::seat(ps::WorkerId worker) {
 Result<std::shared_ptr<Backend>> server_backend(const ps::RunConfig& config, const ps::Sources& sources) {
   if (config.parallel.server_device == ps::DeviceChoice::cpu) return std::shared_ptr<Backend>();
   auto cuda = load_backend(DeviceKind::cuda);
-  if (!cuda) return fail(cat("parallel.server_device = \"cuda\" (", sources.of("parallel.server_device"), ")"), cuda.error());
+  if (!cuda)
+    return fail(cat("parallel.server_device = \"cuda\" (", sources.of("parallel.server_device"), ")"), cuda.error());
   return cuda;
 }
 

@@ -4,28 +4,14 @@
 #include <optional>
 #include <string>
 
+#include <troupe/actors/recovery.h>
 #include <troupe/actors/run.h>
 #include <troupe/ps/config/load.h>
-#include <troupe/ps/control/journal_folder.h>
-#include <troupe/ps/control/run_lock.h>
 #include <troupe/ps/metrics/log.h>
 #include <troupe/ps/metrics/progress.h>
 #include <troupe/ps/metrics/summary.h>
 
 namespace troupe {
-
-/// The folder of a run whose coordinator is to be started again, taken hold of.
-class Recovery {
- public:
-  /// ErrorKind::invalid where the coordinator lives, missing where there is nothing to go on with: the run is over, or
-  /// was one process's.
-  static Result<Recovery> find(const std::string& run);
-  const ps::JournalHead& head() const { return journal->head(); }
-
-  std::string run;
-  std::shared_ptr<ps::RunLock> lock;
-  std::shared_ptr<ps::JournalFolder> journal;
-};
 
 struct ExperimentOptions {
   std::string run_dir;            ///< empty: `parent`/NAME-STAMP
@@ -54,8 +40,8 @@ struct ExperimentOptions {
   ps::Log::Listener log;
 };
 
-/// A run as a configuration describes it, in one process or as the coordinator of several: data, model, optimizer, run folder, checkpoints,
-/// metrics, recording, summary.
+/// A run as a configuration describes it, in one process or as the coordinator of several: data, model, optimizer, run
+/// folder, checkpoints, metrics, recording, summary.
 class Experiment {
  public:
   /// Everything that can be wrong is found here, before a run folder is made: the data set is read, the model

@@ -1,9 +1,12 @@
 #include <troupe/actors/host_reducer.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -62,7 +65,10 @@ struct Shared {
   Group group;  ///< once joined, until left
   ps::Generation generation = 0;
   uint64_t left = 0;  ///< how often a group had been left when this one was to be joined
-  std::unique_ptr<Stream> copies;  ///< of gradients that go alone
+  std::unique_ptr<Stream> own;  ///< lives on from group to group
+  /// Where weights that are given together lie, by the first layer: one step's and the next one's in turn, so that steps
+  /// that were captured there can be replayed (nn/graph_choice.h).
+  std::map<ps::LayerId, std::array<Tensor, 2>> places;
   std::vector<ps::Bucket> kept;  ///< of the step that runs, summed or to be: they go alone when the group is left
 
   explicit Shared(HostReducerParts given) : parts(std::move(given)) {}
@@ -146,24 +152,69 @@ struct Shared {
     return sum;
   }
 
+  Result<Stream*> own_stream() {
+    if (own) return own.get();
+    StreamOptions options;
+    options.device = parts.device;
+    auto made = parts.backend->make_stream(options);
+    if (!made) return tl::unexpected<Error>(made.error());
+    own = std::move(*made);
+    return own.get();
+  }
+
   Status answer_alone(const ps::Bucket& bucket, const Report& report) {
-    if (!copies) {
-      StreamOptions options;
-      options.device = parts.device;
-      auto made = parts.backend->make_stream(options);
-      if (!made) return tl::unexpected<Error>(made.error());
-      copies = std::move(*made);
-    }
+    auto copies = own_stream();
+    if (!copies) return tl::unexpected<Error>(copies.error());
     const ps::HostShare& mine = *bucket.front().host;
     ps::HostSum sum{bucket.front().step, {}, mine.samples, mine.finite, true};
     for (const ps::Reduce& task : bucket) {
       Tensor host = empty_on_host(*parts.backend, task.gradient.shape());
-      copies->copy(task.gradient, host);
+      (*copies)->copy(task.gradient, host);
       sum.layers.emplace_back(task.layer, std::move(host));
     }
-    TROUPE_TRY(copies->wait());
+    TROUPE_TRY((*copies)->wait());
     report(std::move(sum));
     return {};
+  }
+
+  Status broadcast(const ps::Broadcast& task, const Report& report) {
+    if (!group || generation != task.generation) return {};
+    const Span span(parts.track, "broadcast", task.step, {"layer", task.layers.front()});
+    auto place = place_for(task);
+    if (!place) return tl::unexpected<Error>(place.error());
+    Stream& stream = *group->stream();
+    ps::HostWeights weights{task.step, task.generation, {}};
+    int64_t at = 0;
+    for (const ps::LayerId layer : task.layers) {
+      const int64_t count = parts.layers[layer].count;
+      weights.layers.emplace_back(layer, place->view(at, {count}));
+      at += packed_count(count);
+    }
+    for (const ps::Broadcast::Part& part : task.parts) {
+      Tensor to = weights.layers[part.layer].second.view(part.begin, {part.values.count()});
+      stream.copy(part.values, to);
+    }
+    TROUPE_TRY(group->broadcast(*place, 0));
+    TROUPE_TRY(stream.wait());
+    report(std::move(weights));
+    return {};
+  }
+
+  /// The one of the step before the last, where nobody reads it any more.
+  Result<Tensor> place_for(const ps::Broadcast& task) {
+    int64_t total = 0;
+    for (const ps::LayerId layer : task.layers) total += packed_count(parts.layers[layer].count);
+    Tensor& place = places[task.layers.front()][static_cast<size_t>(task.step % 2)];
+    if (place && place.count() == total && place.buffer().use_count() == 1) return place;
+    auto stream = own_stream();
+    if (!stream) return tl::unexpected<Error>(stream.error());
+    try {
+      place = (*stream)->empty({total});
+    } catch (const std::bad_alloc& e) {
+      return fail(ErrorKind::exhausted, cat("no memory for ", total, " weights from layer ",
+                                            parts.layers[task.layers.front()].name, " on: ", e.what()));
+    }
+    return place;
   }
 
   Status leave(const Report& report) {
@@ -182,8 +233,9 @@ class HostReducer final : public Reducer {
 
   void reduce(ps::Bucket bucket, Report report) override {
     const std::string what = cat("sum of step ", bucket.front().step, " over the devices of this host");
-    submit(what, std::move(report),
-           [bucket = std::move(bucket)](Shared& shared, const Report& report) { return shared.reduce(bucket, report); });
+    submit(what, std::move(report), [bucket = std::move(bucket)](Shared& shared, const Report& report) {
+      return shared.reduce(bucket, report);
+    });
   }
   void apply(ps::ApplyLocal task, Report) override {
     TROUPE_CHECK(false, "layer ", task.layer, " is the servers'");
@@ -207,6 +259,11 @@ class HostReducer final : public Reducer {
     submit("leaving the devices of this host", std::move(report),
            [](Shared& shared, const Report& report) { return shared.leave(report); });
   }
+  void broadcast(ps::Broadcast task, Report report) override {
+    const std::string what = cat("weights of step ", task.step, " for the devices of this host");
+    submit(what, std::move(report),
+           [task = std::move(task)](Shared& shared, const Report& report) { return shared.broadcast(task, report); });
+  }
   void abort(const std::string& reason) override { shared_->exit.leave(reason); }
 
  private:
@@ -219,7 +276,8 @@ class HostReducer final : public Reducer {
       const ErrorKind kind = status.error().kind;
       const bool others = kind == ErrorKind::cancelled || kind == ErrorKind::missing;
       if (others && shared->exit.wait_left(shared->left, shared->parts.patience)) return;
-      if (others) status = fail(cat("no new group came within ", shared->parts.patience.count(), " ms"), status.error());
+      if (others)
+        status = fail(cat("no new group came within ", shared->parts.patience.count(), " ms"), status.error());
       shared->exit.leave(cat(what, " failed on another worker: ", status.error().message));
       report(TaskFailed{cat(what, ": ", status.error().message)});
     });

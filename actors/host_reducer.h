@@ -21,8 +21,9 @@ struct HostReducerParts {
 };
 
 /// A worker's end of the group of its host's devices, whichever processes they are in: gradients that are going to
-/// servers are added up on the devices first, and the sum is brought to host memory by the lowest worker alone. A step's
-/// own gradients are kept on the device until the next step, in case the group ends before its sums are stored.
+/// servers are added up on the devices first, and the sum is brought to host memory by the lowest worker alone, which
+/// gives the weights that follow to the devices of all. A step's own gradients are kept on the device until the next step,
+/// in case the group ends before its sums are stored.
 ///
 /// A member that is lost takes nobody with it: the others wait until they are told to leave the group, for `patience`. A
 /// failure of the own device, and members that plan other calls, are a TaskFailed at once.

@@ -84,11 +84,11 @@ struct TaskFailed {
   std::string what;
 };
 using TaskDone = std::variant<GradientDone, BackwardDone, EvaluateDone, ReduceDone, ApplyDone, FetchDone, GroupKnown,
-                              GroupJoined, ps::HostSum, StageTaskDone, StageSum, RowsDone, TaskFailed>;
+                              GroupJoined, ps::HostSum, ps::HostWeights, StageTaskDone, StageSum, RowsDone, TaskFailed>;
 using TaskDonePtr = std::shared_ptr<const TaskDone>;
 
-/// What a server hears from the executor that made its store's events safe, from the device and the queue of a shard that
-/// lives on one (serving.h), and a replica from the node that has it become the server.
+/// What a server hears from the executor that made its store's events safe, from the device and the queue of a shard
+/// that lives on one (serving.h), and a replica from the node that has it become the server.
 struct CommitDone {
   Status status;
 };

@@ -47,7 +47,8 @@ std::pair<double, bool> DeviceMeter::measure(size_t layer, const Tensor& gradien
   try {
     return troupe::measure(*stream_, backend_->ops(), layers_[layer], gradient, norm_);
   } catch (const std::bad_alloc& e) {
-    throw std::runtime_error(cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
+    throw std::runtime_error(
+        cat("no memory for measuring the gradient of layer ", layers_[layer].name, ": ", e.what()));
   }
 }
 

@@ -31,8 +31,8 @@ struct NodeParts {
   std::optional<JoinParts> join;                      ///< none: a member from the start, in the coordinator's process
 };
 
-/// Starts, as the coordinator says, and watches the servers and workers of a process. It tells the coordinator which of them
-/// ended without being told to, and why; when it ends itself, they end. Over the network it joins the run first
+/// Starts, as the coordinator says, and watches the servers and workers of a process. It tells the coordinator which of
+/// them ended without being told to, and why; when it ends itself, they end. Over the network it joins the run first
 /// and says all the time that it lives.
 NodeActor spawn_node(caf::actor_system& system, NodeParts parts);
 

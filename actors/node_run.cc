@@ -33,7 +33,8 @@ struct NodeRun::Impl {
 Result<Prepared> NodeRun::Impl::prepare(const NodeRunParts& parts, const ps::Welcome& welcome) try {
   Result<ClusterParts> made = parts.prepare(welcome);
   if (!made) return tl::unexpected<Error>(made.error());
-  made->transport = combine_pushes(system, parts.transport, made->coordinator, made->devices && made->coordinator.layout.stages == 1);
+  made->transport =
+      combine_pushes(system, parts.transport, made->coordinator, made->devices && made->coordinator.layout.stages == 1);
   made->spread = true;
   made->retry_interval = parts.retry_interval;
   const ps::CoordinatorOptions& c = made->coordinator;

@@ -4,19 +4,10 @@
 #include <stdexcept>
 
 namespace troupe {
-namespace {
-
-// So that kernels read and write views in wide pieces.
-int64_t padded(int64_t count) {
-  constexpr int64_t kLineElements = 16;
-  return (count + kLineElements - 1) / kLineElements * kLineElements;
-}
-
-}  // namespace
 
 PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more) {
   int64_t total = more;
-  for (const ps::Reduce& task : bucket) total += padded(task.gradient.count());
+  for (const ps::Reduce& task : bucket) total += packed_count(task.gradient.count());
   PackedBucket packed;
   try {
     packed.all = stream.empty({total});
@@ -28,7 +19,7 @@ PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<La
   for (const ps::Reduce& task : bucket) {
     packed.gradients.push_back(packed.all.view(at, {task.gradient.count()}));
     stream.copy(task.gradient, packed.gradients.back());
-    at += padded(task.gradient.count());
+    at += packed_count(task.gradient.count());
   }
   if (more > 0) packed.more = packed.all.view(at, {more});
   return packed;

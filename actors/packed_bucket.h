@@ -14,6 +14,12 @@ struct PackedBucket {
   Tensor more;                    ///< a view of `more` elements behind them, undefined; none asked for: empty
 };
 
+/// Elements that `count` take up there, so that kernels read and write views in wide pieces.
+inline int64_t packed_count(int64_t count) {
+  constexpr int64_t kLineElements = 16;
+  return (count + kLineElements - 1) / kLineElements * kLineElements;
+}
+
 /// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory a
 /// std::runtime_error that names the first layer.
 PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more = 0);

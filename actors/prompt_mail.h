@@ -8,9 +8,9 @@ namespace troupe {
 /// pulls and their answers), it is run on the calling thread; else the scheduler runs it.
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope);
 
-/// Of the largest message that a thread of the transport should bring to an actor of `system` in this way. Work on large
-/// ones takes so long that the thread should go on receiving, and another wake. Where the scheduler has but one thread it
-/// has no other to wake that would work beside others: then of any message, which also is in the cache here.
+/// Of the largest message that a thread of the transport should bring to an actor of `system` in this way. Work on
+/// large ones takes so long that the thread should go on receiving, and another wake. Where the scheduler has but one
+/// thread it has no other to wake that would work beside others: then of any message, which also is in the cache here.
 size_t most_bytes_here(caf::actor_system& system);
 
 /// As `attach`, for actors that may run on the transport's threads: their handlers are short.

@@ -22,8 +22,8 @@ Status status_of(const Work& work) {
   }
 }
 
-/// A worker's end of its group: what it does about all_reduce layers. Nothing waits; what comes of it is reported later,
-/// from any thread. The workers of a group make the same calls in the same order, but for the gradients.
+/// A worker's end of its group: what it does about all_reduce layers. Nothing waits; what comes of it is reported
+/// later, from any thread. The workers of a group make the same calls in the same order, but for the gradients.
 class Reducer {
  public:
   using Report = std::function<void(TaskDone)>;
@@ -37,14 +37,15 @@ class Reducer {
   /// Of a gradient that lies on the device of this end: the sum of squares that clipping wants (0 unless it does), and
   /// whether all elements are finite. From the compute queue, where it waits; what failed on the device is thrown.
   virtual std::pair<double, bool> measure(ps::LayerId layer, const Tensor& gradient) {
-    TROUPE_CHECK(false, "a gradient of layer ", layer, " on device ", gradient.device().index, " of a group of the CPU");
+    TROUPE_CHECK(false, "a gradient of layer ", layer, " on device ", gradient.device().index,
+                 " of a group of the CPU");
   }
   /// Layers on the device into host memory: FetchDone. Those that reduce in host memory are never asked.
   virtual void fetch(ps::Fetch task, Report report) {
     TROUPE_CHECK(!report, task.layers.size(), " layers on a device, of a group of the CPU");
   }
-  /// The group of a host's devices, which may be in several processes: GroupKnown; GroupKnown and GroupJoined, or nothing
-  /// where it has been left since; and what LeaveGroup says. Asked only of those that have such a group.
+  /// The group of a host's devices, which may be in several processes: GroupKnown; GroupKnown and GroupJoined, or
+  /// nothing where it has been left since; and what LeaveGroup says. Asked only of those that have such a group.
   virtual void make_group(ps::MakeGroup task, Report report) {
     TROUPE_CHECK(!report, "no group can be made in generation ", task.generation);
   }
@@ -52,6 +53,10 @@ class Reducer {
     TROUPE_CHECK(!report, "no group can be joined in generation ", task.generation);
   }
   virtual void leave_group(Report report) { TROUPE_CHECK(!report, "no group can be left"); }
+  /// HostWeights, or nothing where that group has been left.
+  virtual void broadcast(ps::Broadcast task, Report report) {
+    TROUPE_CHECK(!report, "no group gives its members weights of step ", task.step);
+  }
   /// The compute queue has done its backward pass: it may work on what is to be reduced.
   virtual void help() {}
   /// Nothing more is reported to anybody; for a worker that ends, whom the others cannot do without.

@@ -9,10 +9,10 @@ namespace troupe {
 /// become the server. Commits run on the parts' executor, which answers through the mailbox; without one, on the
 /// actor's thread.
 ///
-/// A shard in host memory is used on the actor's thread. One that lives on a device is made, used and dropped on a queue of
-/// its own, since now and then it waits for the device (an image for its store); the actor hands over and goes on. What it
-/// says leaves in order, once the device has written what is in it: the queue submits, holds the messages and goes on, and
-/// the device's callback comes through the mailbox.
+/// A shard in host memory is used on the actor's thread. One that lives on a device is made, used and dropped on a
+/// queue of its own, since now and then it waits for the device (an image for its store); the actor hands over and goes
+/// on. What it says leaves in order, once the device has written what is in it: the queue submits, holds the messages
+/// and goes on, and the device's callback comes through the mailbox.
 ///
 ///     mailbox   push --+                       DeviceDone --+
 ///     queue            +-> submit; hold [ack, reply]        +-> send [ack, reply]

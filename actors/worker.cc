@@ -168,7 +168,11 @@ Reducer& reducer_of(Self self) {
 class Outlet {
  public:
   Outlet(Computer& computer, const ps::Backward& task, std::shared_ptr<Reducer> reducer, const Report& report)
-      : computer_(computer), step_(task.work.step), filler_(task.buckets), reducer_(std::move(reducer)), report_(report) {}
+      : computer_(computer),
+        step_(task.work.step),
+        filler_(task.buckets),
+        reducer_(std::move(reducer)),
+        report_(report) {}
 
   void take(size_t index, Tensor gradient) {
     const auto layer = static_cast<ps::LayerId>(index);
@@ -255,6 +259,8 @@ void run(Self self, const ps::JoinGroup& task) { reducer_of(self).join_group(tas
 
 void run(Self self, const ps::LeaveGroup&) { reducer_of(self).leave_group(reporter(self)); }
 
+void run(Self self, const ps::Broadcast& task) { reducer_of(self).broadcast(task, reporter(self)); }
+
 // ---- the actor -------------------------------------------------------------------------------------------
 
 void carry(Self self, ps::WorkerCore::Effects effects) {
@@ -282,6 +288,7 @@ struct TaskHandler {
   }
   void operator()(const FetchDone& d) const { carry(self, core().fetched(d.layers)); }
   void operator()(const ps::HostSum& d) const { carry(self, core().summed_on_host(d)); }
+  void operator()(const ps::HostWeights& d) const { carry(self, core().weights_given(d)); }
   void operator()(const GroupKnown& d) const { carry(self, core().group_known(d.generation, d.id)); }
   void operator()(const GroupJoined& d) const { carry(self, core().group_joined(d.generation, d.from)); }
   void operator()(const StageTaskDone& d) const { send(self, self->state.stage->done(d)); }

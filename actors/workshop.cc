@@ -85,7 +85,8 @@ void fill_defaults(caf::actor_system& system, ClusterParts& parts) {
     };
   if (!parts.store) parts.store = [](ps::ServerId) { return ps::make_null_store(); };
   if (!parts.read_checkpoint)
-    parts.read_checkpoint = [initial = parts.initial, start = parts.coordinator.resume ? parts.coordinator.resume->step : 0](
+    parts.read_checkpoint = [initial = parts.initial,
+                             start = parts.coordinator.resume ? parts.coordinator.resume->step : 0](
                                 const ps::ReloadRequest& request) -> Result<ps::Reload> {
       return first_parameters(request, initial, start);
     };

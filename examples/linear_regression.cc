@@ -63,6 +63,7 @@ int main() {
   auto run = Run::start(std::move(parts));
   if (!run) return std::fprintf(stderr, "%s\n", run.error().message.c_str()), 1;
   const ps::RunResult& result = (*run)->wait();
-  std::printf("%lld steps, %lld samples\n", static_cast<long long>(result.steps), static_cast<long long>(result.samples));
+  std::printf("%lld steps, %lld samples\n", static_cast<long long>(result.steps),
+              static_cast<long long>(result.samples));
   return result.outcome == ps::Outcome::completed && result.evaluation.stats.loss_sum < 0.1 ? 0 : 1;
 }

@@ -1,10 +1,11 @@
-// A model cut in two: one worker computes its first layers, another the rest, and each batch goes through both in parts.
+// A model cut in two: one worker computes its first layers, another the rest, and each batch goes through both in
+// parts.
 //
 //   build/examples/two_stages
 //
-// It prints what the two stages do in a step (F forward, I gradient of the input, W of the weights, then R and S: the sum
-// over replicas, and the update), trains the same model whole and cut, and prints how far apart the two end:
-// a unit in the last place or two, because the cut run adds up a batch's gradient part by part.
+// It prints what the two stages do in a step (F forward, I gradient of the input, W of the weights, then R and S: the
+// sum over replicas, and the update), trains the same model whole and cut, and prints how far apart the two end: a unit
+// in the last place or two, because the cut run adds up a batch's gradient part by part.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,7 +42,8 @@ ClusterParts parts_of(const Story& story) {
   return parts;
 }
 
-/// The same with two workers for the one: which layers each computes, and in which order they take the parts of a batch.
+/// The same with two workers for the one: which layers each computes, and in which order they take the parts of a
+/// batch.
 ClusterParts in_two_stages(const Story& story, const ps::StagePlan& plan) {
   ClusterParts parts = parts_of(story);
   parts.coordinator.dealer.worker_batch = {60, 60};  // the replica's batch, for each of its stages

@@ -77,11 +77,11 @@ class Backend {
 
   virtual LaunchCounts launches(const Stream&) const { return {}; }
 
-  /// Until `end_capture`, what ops and copies within the device submit to `stream` is not run but recorded. Memory that the
-  /// stream gives out meanwhile comes from `memory`, which is made where it is empty: it must live as long as the graphs
-  /// that were captured with it. Captures with the same memory are replayed in the order in which they were made: what one
-  /// dropped, a later one may have taken. Whoever uses the stream in between waits for nothing and copies nothing to or
-  /// from host memory. `missing` where this backend has no graphs.
+  /// Until `end_capture`, what ops and copies within the device submit to `stream` is not run but recorded. Memory that
+  /// the stream gives out meanwhile comes from `memory`, which is made where it is empty: it must live as long as the
+  /// graphs that were captured with it. Captures with the same memory are replayed in the order in which they were
+  /// made: what one dropped, a later one may have taken. Whoever uses the stream in between waits for nothing and
+  /// copies nothing to or from host memory. `missing` where this backend has no graphs.
   virtual Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory);
   /// An error where something was submitted that cannot be captured, and says what; nothing has run then.
   virtual Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream);

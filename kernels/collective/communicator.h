@@ -54,8 +54,8 @@ class Communicator {
   virtual Status receive(Tensor& values, int from) = 0;
 
   /// What is called from here on returns at once, and is done together by `end_group`, which returns the first failure;
-  /// the calls beside that one are done. So a rank may send and receive at once, as all ranks of a ring do. Tensors stay
-  /// as they are until then. Groups do not nest.
+  /// the calls beside that one are done. So a rank may send and receive at once, as all ranks of a ring do. Tensors
+  /// stay as they are until then. Groups do not nest.
   virtual void begin_group() = 0;
   virtual Status end_group() = 0;
 

@@ -10,9 +10,9 @@ namespace troupe::nn {
 ///
 ///     [forward, loss] sums  [backward to the last layer] gradient  [to the one before it] gradient ...
 ///
-/// It is captured section by section, each of which is submitted as soon as it ends, so that the step that is captured is a
-/// step like any other. Memory that is taken meanwhile is this step's alone for as long as it lives: a section writes what
-/// it wrote. For the thread that may use the stream.
+/// It is captured section by section, each of which is submitted as soon as it ends, so that the step that is captured
+/// is a step like any other. Memory that is taken meanwhile is this step's alone for as long as it lives: a section
+/// writes what it wrote. For the thread that may use the stream.
 class CapturedStep {
  public:
   CapturedStep(std::shared_ptr<Backend> backend, Stream& stream) : backend_(std::move(backend)), stream_(stream) {}

@@ -45,8 +45,8 @@ class Courier {
   /// A gradient that the compute stream works out: `ready` hears of it, on this thread, now or in a later call, in the
   /// order of these calls.
   void give(size_t layer, Tensor gradient, const GradientSource::GradientReady& ready);
-  /// Waits for the gradients that are not back yet, and until weights that came on the device are not read any more. What
-  /// failed on the device is thrown.
+  /// Waits for the gradients that are not back yet, and until weights that came on the device are not read any more.
+  /// What failed on the device is thrown.
   void deliver(const GradientSource::GradientReady& ready);
 
   /// Something that is worked out, and perhaps on its way to host memory.

@@ -39,8 +39,8 @@ struct LayerSpec {
 struct Batch {
   std::span<const uint32_t> samples;
   uint64_t seed = 0;  ///< for dropout and augmentation: differs by run, step and worker
-  /// Multiplies the loss for the backward pass, so that small gradients are not lost in 16 bits. Gradients are handed out
-  /// divided by it again: a source that computes in float may ignore it.
+  /// Multiplies the loss for the backward pass, so that small gradients are not lost in 16 bits. Gradients are handed
+  /// out divided by it again: a source that computes in float may ignore it.
   double loss_scale = 1;
 };
 
@@ -76,10 +76,10 @@ class GradientSource {
   /// gradient is of the rows that its weights are of. Called between two steps, as `prepare` is.
   virtual Tensor rows(const Batch& batch, size_t layer);
 
-  /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty), in host memory, or on
-  /// the device that the source computes on, where this source knows how to use them there. Runs as
-  /// much of the forward pass as they allow. A source that cannot split its work leaves this empty and does
-  /// everything in `backward`.
+  /// Weights of layers [first, last) are in `weights` (indexed by layer; the others may be empty), in host memory, or
+  /// on the device that the source computes on, where this source knows how to use them there. Runs as much of the
+  /// forward pass as they allow. A source that cannot split its work leaves this empty and does everything in
+  /// `backward`.
   virtual void forward(const Batch& batch, std::span<const Tensor> weights, size_t first, size_t last) {
     (void)batch, (void)weights, (void)first, (void)last;
   }
@@ -90,12 +90,12 @@ class GradientSource {
 
   /// Called with (layer, gradient) when a layer's gradient is complete, in `gradient_order`; every layer once.
   /// The gradient is the *sum* over the batch's samples of d loss / d parameter, flat, as many floats as the layer's
-  /// weights of this step (LayerSpec::count; fewer where they are some of its rows), and is never written again. It is in
-  /// host memory, or where the layer's weights of this step were.
+  /// weights of this step (LayerSpec::count; fewer where they are some of its rows), and is never written again. It is
+  /// in host memory, or where the layer's weights of this step were.
   using GradientReady = std::function<void(size_t layer, Tensor gradient)>;
 
-  /// Gradients of these layers stay where the source computes, from the next `backward` on until this is called again; of
-  /// no others, but for those whose weights are there. A source that computes in host memory has nothing to do.
+  /// Gradients of these layers stay where the source computes, from the next `backward` on until this is called again;
+  /// of no others, but for those whose weights are there. A source that computes in host memory has nothing to do.
   virtual void leave_on_device(std::span<const size_t> layers) { (void)layers; }
 
   /// Loss and backward pass of the batch; `weights` holds every layer.

@@ -9,18 +9,18 @@ namespace troupe::nn {
 /// Decides which training steps are submitted kernel by kernel, which are captured as they are submitted, and which are
 /// replayed from a capture: pure, for StepGraphs.
 ///
-/// A captured step reads and writes the addresses that it was captured with, and its kernels have its numbers. So a step is
-/// known by everything that its kernels were given and that may change: the caller lists it as numbers (how many samples,
-/// where the weights of each layer lie, the loss scale). A policy that changes, a layer that leaves a device, a last short
-/// batch: each gives other numbers, and with them another capture or none.
+/// A captured step reads and writes the addresses that it was captured with, and its kernels have its numbers. So a
+/// step is known by everything that its kernels were given and that may change: the caller lists it as numbers (how
+/// many samples, where the weights of each layer lie, the loss scale). A policy that changes, a layer that leaves a
+/// device, a last short batch: each gives other numbers, and with them another capture or none.
 ///
 ///     first seen .. kWarmSteps times   run        libraries choose their kernels, memory grows to what is needed
 ///     then                             capture
 ///     then                             replay
 ///
 /// kMostSteps different steps are kept (optimizer steps may write weights to two places in turn); the one that was used
-/// longest ago goes for a new one. Whoever has captured kMostCaptures times for less than kReplaysWorth replays each gives
-/// up, with the reason: then steps are run, for good.
+/// longest ago goes for a new one. Whoever has captured kMostCaptures times for less than kReplaysWorth replays each
+/// gives up, with the reason: then steps are run, for good.
 class GraphChoice {
  public:
   static constexpr int kWarmSteps = 2;

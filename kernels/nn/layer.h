@@ -54,8 +54,8 @@ class Layer {
   virtual int64_t row_width() const { return 0; }
   virtual void initialize(Random&, std::span<float> values) const { (void)values; }
 
-  /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As it
-  /// stands every parameter is used once for each place (pixel, token) of the output.
+  /// Multiply-adds of the forward pass of one sample, about: what a model is balanced by where nobody has measured. As
+  /// it stands every parameter is used once for each place (pixel, token) of the output.
   virtual int64_t work(const Shape& sample) const;
 
   /// Its parameters are read as they are, whatever a pass stores activations in: norms', which are few, and statistics.

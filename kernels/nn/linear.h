@@ -3,7 +3,8 @@
 
 namespace troupe::nn {
 
-/// y[n, ..., outputs] = activation(x[n, ..., inputs] weight[outputs, inputs]^T + bias), whatever dimensions lie between.
+/// y[n, ..., outputs] = activation(x[n, ..., inputs] weight[outputs, inputs]^T + bias), whatever dimensions lie
+/// between.
 class Linear final : public Layer {
  public:
   struct Options {

@@ -4,16 +4,16 @@
 namespace troupe::nn {
 
 /// Sums over the batch of the softmax cross-entropy of logits[n, ..., classes] against labels (i32 [n, ...]), and in
-/// dlogits the gradient of that sum times `Pass::loss_scale` (in a pass that does not train: the probabilities). Waits for a stream that is not on
-/// the CPU; what failed there is thrown.
+/// dlogits the gradient of that sum times `Pass::loss_scale` (in a pass that does not train: the probabilities). Waits
+/// for a stream that is not on the CPU; what failed there is thrown.
 ///
 /// Where a sample has several labels, as a sequence has one a position, its loss is their mean: the mean over samples
 /// of equal length is the mean over all positions. It counts as right by the share of its labels that are; a batch's
 /// sum is rounded to whole samples.
 StepStats softmax_cross_entropy(const Pass&, const Tensor& logits, const Tensor& labels, Tensor& dlogits);
 
-/// The same without waiting: { loss, labels found } over all positions as f64 [2] of the stream's device, there once the
-/// stream has come to it.
+/// The same without waiting: { loss, labels found } over all positions as f64 [2] of the stream's device, there once
+/// the stream has come to it.
 Tensor softmax_cross_entropy_sums(const Pass&, const Tensor& logits, const Tensor& labels, Tensor& dlogits);
 /// What such sums, in host memory, say of a batch whose labels have this shape: sums over its samples.
 struct LossSums {

@@ -10,7 +10,7 @@ namespace troupe::nn {
 ///
 ///   tokens - embedding (+ positions) - dropout - block 1 - ... - block `layers` - norm - head
 ///
-///   block:  --+- norm1 - qkv - attention - projection - dropout - add -+- norm2 - mlp1 - gelu - mlp2 - dropout - add --
+///   block:  --+- norm1 - qkv - attention - projection - dropout - add -+- norm2 - mlp1 - gelu - mlp2 - dropout - add -
 ///             \---------------------------------------------------/    \------------------------------------------/
 ///
 /// One tensor [n, t, width] passes between blocks. Weights start normal with deviation 0.02, those of projection and

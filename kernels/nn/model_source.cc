@@ -164,7 +164,8 @@ StepStats ModelSource::run_step(const Batch& batch, std::span<const Tensor> weig
   const LaunchCounts before = launches();
   const Pass training = pass(true, batch.seed, batch.loss_scale);
   const std::span<const Tensor> here = courier_.weights(weights, 0, layers().size());
-  if (!model_->forward_done(context_)) model_->forward(training, here, model_->layers_done(context_), layers().size(), context_);
+  if (!model_->forward_done(context_))
+    model_->forward(training, here, model_->layers_done(context_), layers().size(), context_);
   Tensor dlogits;
   auto sums = courier_.send_back(softmax_cross_entropy_sums(training, context_.take_output(), labels_, dlogits));
   model_->backward(
@@ -180,8 +181,8 @@ StepStats ModelSource::run_step(const Batch& batch, std::span<const Tensor> weig
   return stats_of(loss_sums(Courier::receive(std::move(sums)), labels_.shape()));
 }
 
-// The forward pass may have begun before: the second step's number is a whole one where graphs are used, or weights came
-// at once.
+// The forward pass may have begun before: the second step's number is a whole one where graphs are used, or weights
+// came at once.
 void ModelSource::report_launches(const LaunchCounts& before, size_t samples) {
   if (++steps_ != 2 || launches().kernels == 0) return;
   launch_.say(cat("a step of ", samples, " samples is ", launches().kernels - before.kernels, " launches",

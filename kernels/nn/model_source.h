@@ -17,8 +17,8 @@ namespace troupe::nn {
 
 /// How a source on a device submits its steps.
 struct LaunchOptions {
-  /// Steps that repeat are captured and replayed (graph_choice.h, captured_step.h). The forward pass then begins when the
-  /// weights of all layers are there. Not possible for models that draw random numbers, which is said.
+  /// Steps that repeat are captured and replayed (graph_choice.h, captured_step.h). The forward pass then begins when
+  /// the weights of all layers are there. Not possible for models that draw random numbers, which is said.
   bool graphs = false;
   std::function<void(const std::string&)> say = [](const std::string&) {};  ///< a sentence for the log, now and then
 };
@@ -26,8 +26,8 @@ struct LaunchOptions {
 /// Gradients of a Troupe model on a data set of labelled samples: what a worker runs unless the caller brings
 /// something else. It keeps memory and compiled kernels from step to step, nothing that changes results.
 ///
-/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Layers whose
-/// weights come on the device have their gradients there, and those that come in host memory as everywhere.
+/// On a device that is not the CPU, calls submit and go on; `backward` and `evaluate` end by waiting for it. Layers
+/// whose weights come on the device have their gradients there, and those that come in host memory as everywhere.
 class ModelSource final : public GradientSource {
  public:
   /// The model's input must fit the samples, its output the classes; `threads` is how many a kernel may use, `storage`

@@ -14,10 +14,10 @@ struct ModelSpec {
   /// cnn:    a conv `kernel`x`kernel` (same padding) + activation + 2x2 max pool for each of `channels`, then the
   ///         MLP of `hidden`; layers conv1, conv2, ..., fc1, fc2, ...
   /// resnet: a stem, then for each of `channels` a group of `blocks[i]` residual blocks (the first block of every group
-  ///         but the first halves the size), global average pool, logits; layers stem, stem_bn, group1_block1_conv1, ...,
-  ///         fc. Blocks of convs with batch norm: `block` "basic" is 3x3, 3x3 of channels[i]; "bottleneck" 1x1, 3x3 of
-  ///         channels[i] and 1x1 of 4 channels[i]. `stem` "small" is a 3x3 conv; "large" a 7x7 conv and a 3x3 max pool,
-  ///         each of which halves the size (He et al. 2015; the stride is in the 3x3 conv, as in PyTorch's)
+  ///         but the first halves the size), global average pool, logits; layers stem, stem_bn, group1_block1_conv1,
+  ///         ..., fc. Blocks of convs with batch norm: `block` "basic" is 3x3, 3x3 of channels[i]; "bottleneck" 1x1,
+  ///         3x3 of channels[i] and 1x1 of 4 channels[i]. `stem` "small" is a 3x3 conv; "large" a 7x7 conv and a 3x3
+  ///         max pool, each of which halves the size (He et al. 2015; the stride is in the 3x3 conv, as in PyTorch's)
   /// gpt:    token embedding (+ learned positions), `layers` pre-norm blocks, a last norm, logits for `classes` tokens
   ///         at every position (Radford et al. 2019); layers embedding, positions, block1_norm1, block1_qkv,
   ///         block1_projection, block1_norm2, block1_mlp1, block1_mlp2, ..., norm, head

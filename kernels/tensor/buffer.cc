@@ -1,13 +1,17 @@
 #include <troupe/kernels/tensor/buffer.h>
 
+#include <pthread.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <bit>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <new>
 #include <vector>
+
+#include <troupe/kernels/base/check.h>
 
 namespace troupe {
 namespace {
@@ -26,7 +30,12 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t alignment(size_t size) { return size >= kHugePage ? kHugePage : Buffer::kAlignment; }
 
+std::atomic<LargeBlocks*> large_blocks{nullptr};
+
 std::byte* new_block(size_t size) {
+  LargeBlocks* const source = size >= LargeBlocks::kLeastBytes ? large_blocks.load() : nullptr;
+  if (source)
+    if (std::byte* const data = source->take(size)) return data;
   auto* data = static_cast<std::byte*>(::operator new(size, std::align_val_t{alignment(size)}));
 #ifdef MADV_HUGEPAGE
   if (size >= kHugePage) ::madvise(data, size, MADV_HUGEPAGE);  // a wish: without it, the same slower
@@ -34,7 +43,11 @@ std::byte* new_block(size_t size) {
   return data;
 }
 
-void delete_block(std::byte* data, size_t size) { ::operator delete(data, std::align_val_t{alignment(size)}); }
+void delete_block(std::byte* data, size_t size) {
+  LargeBlocks* const source = size >= LargeBlocks::kLeastBytes ? large_blocks.load() : nullptr;
+  if (source && source->give_back(data, size)) return;
+  ::operator delete(data, std::align_val_t{alignment(size)});
+}
 
 class Cache {
  public:
@@ -91,6 +104,28 @@ class Cache {
     return {used_, cached_};
   }
 
+  // What comes next comes from where it comes from now.
+  void drop_large() {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, blocks] : free_)
+      for (; size >= LargeBlocks::kLeastBytes && !blocks.empty(); blocks.pop_back()) {
+        delete_block(blocks.back(), size);
+        cached_ -= size;
+      }
+  }
+
+  // Around a fork. What is free here and came from there is free in the parent, too, which will use it.
+  void hold() { mutex_.lock(); }
+  void go_on() { mutex_.unlock(); }
+  void go_on_as_child() {
+    for (auto& [size, blocks] : free_)
+      if (size >= LargeBlocks::kLeastBytes) {
+        cached_ -= size * blocks.size();
+        blocks.clear();
+      }
+    mutex_.unlock();
+  }
+
  private:
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;
@@ -110,6 +145,14 @@ BufferPtr allocate(size_t bytes) {
 }
 
 void set_buffer_cache_limit(size_t bytes) { Cache::instance().set_limit(bytes); }
+
+void set_large_blocks(LargeBlocks& source) {
+  LargeBlocks* none = nullptr;
+  TROUPE_CHECK(large_blocks.compare_exchange_strong(none, &source), "a second source of large blocks");
+  Cache::instance().drop_large();
+  ::pthread_atfork([] { Cache::instance().hold(); }, [] { Cache::instance().go_on(); },
+                   [] { Cache::instance().go_on_as_child(); });
+}
 
 BufferStats buffer_stats() { return Cache::instance().stats(); }
 

@@ -14,8 +14,9 @@ class Buffer {
   static constexpr size_t kAlignment = 64;
 
   /// Takes ownership of nothing: `release` is called once, from the thread that drops the last reference.
-  Buffer(std::byte* data, size_t bytes, Device device, void (*release)(Buffer&))
-      : data_(data), bytes_(bytes), device_(device), release_(release) {}
+  /// Not `writable`: memory of somebody who reads it too, of which even its only holder writes nothing.
+  Buffer(std::byte* data, size_t bytes, Device device, void (*release)(Buffer&), bool writable = true)
+      : data_(data), bytes_(bytes), device_(device), release_(release), writable_(writable) {}
   ~Buffer() { release_(*this); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -24,12 +25,14 @@ class Buffer {
   const std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  bool writable() const { return writable_; }
 
  private:
   std::byte* data_;
   size_t bytes_;
   Device device_;
   void (*release_)(Buffer&);
+  bool writable_;
 };
 
 using BufferPtr = std::shared_ptr<Buffer>;
@@ -40,6 +43,21 @@ using BufferPtr = std::shared_ptr<Buffer>;
 /// memory.
 BufferPtr allocate(size_t bytes);
 void set_buffer_cache_limit(size_t bytes);
+
+/// Where large blocks come from in place of the system, for a process that shares them with others.
+class LargeBlocks {
+ public:
+  /// Smaller blocks are the system's.
+  static constexpr size_t kLeastBytes = size_t{64} << 10;
+  virtual ~LargeBlocks() = default;
+  /// Aligned to 64 bytes, from any thread; null: the system's turn.
+  virtual std::byte* take(size_t bytes) = 0;
+  /// False where it came from the system.
+  virtual bool give_back(std::byte* data, size_t bytes) = 0;
+};
+/// For all that is allocated from now on in this process, until its end, which `source` outlives. Once. A process that is
+/// forked takes nothing of what the source had: its blocks belong to its parent.
+void set_large_blocks(LargeBlocks& source);
 
 /// Bytes in buffers that are held now, and in the cache. For tests and benchmarks.
 struct BufferStats {

@@ -85,15 +85,18 @@ struct Checker {
       problem(term("debug.nan_at_step"), " and ", term("parallel.stages"),
               ": the NaN is put into the gradient of a worker that computes the whole model; leave one of them out");
     if (c.elastic.on_loss == OnLoss::shrink)
-      problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ", term("parallel.stages"),
-              ": use restart or fail");
-    const bool immediate = std::ranges::any_of(c.update, [](const UpdateRule& rule) { return rule.policy.immediate(); });
+      problem(term("elastic.on_loss"), ": a replica cannot go on without one of its stages, and ",
+              term("parallel.stages"), ": use restart or fail");
+    const bool immediate =
+        std::ranges::any_of(c.update, [](const UpdateRule& rule) { return rule.policy.immediate(); });
     if (immediate && c.train.clip_norm > 0)
-      problem(term("train.clip_norm"), " clips by the norm of the whole gradient, which no stage knows when it pushes an "
-              "ssp or async layer at once, and ", term("parallel.stages"), ": use sync or all_reduce layers, or no clipping");
+      problem(term("train.clip_norm"), " clips by the norm of the whole gradient, which no stage knows when it pushes ",
+              "an ssp or async layer at once, and ", term("parallel.stages"),
+              ": use sync or all_reduce layers, or no clipping");
     if (immediate && c.train.on_nonfinite == NonFinite::skip)
-      problem(term("train.on_nonfinite"), " is a decision of all stages, which ssp and async layers do not wait for, and ",
-              term("parallel.stages"), ": use sync or all_reduce layers, or stop");
+      problem(term("train.on_nonfinite"),
+              " is a decision of all stages, which ssp and async layers do not wait for, and ", term("parallel.stages"),
+              ": use sync or all_reduce layers, or stop");
     if (p.asynchronous()) asynchronous_stages();
   }
 
@@ -296,7 +299,8 @@ struct Checker {
     for (const char* key : {"metrics.trace_first_step", "metrics.trace_last_step", "metrics.trace_folder"})
       idle_unless(c.metrics.trace, key, "metrics.trace");
     if (c.metrics.trace_last_step < c.metrics.trace_first_step)
-      problem(term("metrics.trace_last_step"), " comes before ", term("metrics.trace_first_step"), ": the trace would be empty");
+      problem(term("metrics.trace_last_step"), " comes before ", term("metrics.trace_first_step"),
+              ": the trace would be empty");
   }
 
   void debug() {
@@ -363,7 +367,8 @@ Status check_against_model(const RunConfig& config, const Sources& sources, cons
   }
   const std::string& spoilt = config.debug.nan_layer;
   if (!spoilt.empty() && std::find(layers.begin(), layers.end(), spoilt) == layers.end())
-    return fail(ErrorKind::invalid, cat(checker.term("debug.nan_layer"), " is no layer of the model, which has ", names));
+    return fail(ErrorKind::invalid,
+                cat(checker.term("debug.nan_layer"), " is no layer of the model, which has ", names));
   return {};
 }
 

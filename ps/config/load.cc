@@ -1,14 +1,11 @@
 #include <troupe/ps/config/load.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include <troupe/ps/config/checks.h>
 #include <troupe/ps/config/nearest.h>
+#include <troupe/ps/config/read_text.h>
 #include <troupe/ps/config/setting.h>
 #include <troupe/ps/config/toml_file.h>
 #include <troupe/ps/config/update_text.h>
@@ -208,13 +205,10 @@ void Sources::drop_rules() {
 Result<LoadedConfig> load_config(const ConfigInput& input) { return Loader().load(input); }
 
 Result<LoadedConfig> load_config_file(const std::string& path, ConfigInput input) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return fail(ErrorKind::invalid, path + ": is a folder; name a TOML file");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(ErrorKind::missing, cat(path, ": cannot read the config file: ", std::strerror(errno)));
+  auto text = read_text(path, "the config file", "a TOML file");
+  if (!text) return tl::unexpected<Error>(text.error());
   input.file_name = path;
-  input.file_text = std::string(std::istreambuf_iterator<char>(in), {});
+  input.file_text = std::move(*text);
   return load_config(input);
 }
 

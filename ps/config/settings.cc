@@ -22,10 +22,14 @@ Field field(Lambda lambda) {
         [](RunConfig& c, size_t choice) { c.path = static_cast<std::remove_reference_t<decltype(c.path)>>(choice); } \
   }
 
-std::vector<Setting> declare() {
+std::vector<Setting> run_settings() {
   return {
       {"run.name", AT(run.name), "", "Begins the name of the run's folder, runs/NAME-<time>; name what you try."},
+  };
+}
 
+std::vector<Setting> model_settings() {
+  return {
       {.key = "model.kind",
        .field = AT(model.kind),
        .unit = "",
@@ -52,8 +56,8 @@ std::vector<Setting> declare() {
       {.key = "model.block",
        .field = AT(model.block),
        .unit = "",
-       .why = "resnet: two 3x3 convolutions (ResNet-18 and 34), or 1x1, 3x3 and 1x1 with four times as many channels at "
-              "the end (ResNet-50 and deeper).",
+       .why = "resnet: two 3x3 convolutions (ResNet-18 and 34), or 1x1, 3x3 and 1x1 with four times as many channels "
+              "at the end (ResNet-50 and deeper).",
        .choices = {"basic", "bottleneck"}},
       {.key = "model.stem",
        .field = AT(model.stem),
@@ -156,7 +160,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "gpt: a safetensors file with GPT-2's tensor names to begin from (model.safetensors of Hugging Face); "
               "empty begins from random weights."},
+  };
+}
 
+std::vector<Setting> data_settings() {
+  return {
       {.key = "data.format",
        .field = AT(data.format),
        .unit = "",
@@ -255,8 +263,8 @@ std::vector<Setting> declare() {
       {.key = "data.shape",
        .field = AT(data.shape),
        .unit = "",
-       .why = "synthetic: dimensions of a sample instead of data.features, as in [3, 32, 32] for images [channels, height, "
-              "width].",
+       .why = "synthetic: dimensions of a sample instead of data.features, as in [3, 32, 32] for images [channels, "
+              "height, width].",
        .least = 1},
       {.key = "data.classes",
        .field = AT(data.classes),
@@ -268,7 +276,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "synthetic: how far samples lie around the centre of their class; more is harder to learn.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> train_settings() {
+  return {
       {.key = "train.epochs",
        .field = AT(train.epochs),
        .unit = "epochs",
@@ -311,7 +323,11 @@ std::vector<Setting> declare() {
        .unit = "epochs",
        .why = "Measure test accuracy after so many epochs; 0 only at the end.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> parallel_settings() {
+  return {
       {.key = "parallel.workers",
        .field = AT(parallel.workers),
        .unit = "",
@@ -371,21 +387,21 @@ std::vector<Setting> declare() {
       {.key = "parallel.chunks",
        .field = AT(parallel.chunks),
        .unit = "",
-       .why = "Parts of the model on each stage, not next to each other: interleaved takes any number, zb-v 2; more idle "
-              "less and send more.",
+       .why = "Parts of the model on each stage, not next to each other: interleaved takes any number, zb-v 2; more "
+              "idle less and send more.",
        .least = 1,
        .most = 4096},
       {.key = "parallel.cuts",
        .field = AT(parallel.cuts),
        .unit = "layers",
-       .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast as "
-              "can be, by parallel.profile or estimated work.",
+       .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast "
+              "as can be, by parallel.profile or estimated work.",
        .least = 1},
       {.key = "parallel.profile",
        .field = AT(parallel.profile),
        .unit = "",
-       .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out unequal the "
-              "better cut is found with it. Empty: by estimated work."},
+       .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out "
+              "unequal the better cut is found with it. Empty: by estimated work."},
       {.key = "parallel.strict_schedule",
        .field = AT(parallel.strict_schedule),
        .unit = "",
@@ -399,8 +415,8 @@ std::vector<Setting> declare() {
       {.key = "parallel.bucket_bytes",
        .field = AT(parallel.bucket_bytes),
        .unit = "bytes",
-       .why = "All_reduce layers that are reduced together, from the last one on; smaller begins earlier in the backward "
-              "pass, larger costs fewer messages.",
+       .why = "All_reduce layers that are reduced together, from the last one on; smaller begins earlier in the "
+              "backward pass, larger costs fewer messages.",
        .least = 1},
       {.key = "parallel.reduce_threads",
        .field = AT(parallel.reduce_threads),
@@ -418,15 +434,20 @@ std::vector<Setting> declare() {
       {.key = "parallel.launch_graphs",
        .field = AT(parallel.launch_graphs),
        .unit = "",
-       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are shorter "
-              "than it takes to launch them. The forward pass then begins when all weights are there."},
+       .why = "Submit a worker's step to its GPU as CUDA graphs once it repeats: for small models, whose kernels are "
+              "shorter than it takes to launch them. The forward pass then begins when all weights are there."},
       {.key = "parallel.server_device",
        .field = ENUM_AT(parallel.server_device),
        .unit = "",
-       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, for "
-              "models whose updates are more than the CPU keeps up with; their memory is then the workers' no more.",
+       .why = "Where servers keep parameters and optimizer state and apply updates: \"cuda\" takes the GPUs in turn, "
+              "for models whose updates are more than the CPU keeps up with; their memory is then the workers' no "
+              "more.",
        .choices = {"cpu", "cuda"}},
+  };
+}
 
+std::vector<Setting> precision_settings() {
+  return {
       {.key = "precision.matmul",
        .field = ENUM_AT(precision.matmul),
        .unit = "",
@@ -477,7 +498,11 @@ std::vector<Setting> declare() {
        .why = "The dynamic loss scale never falls below; an overflow there ends the run, or is skipped with "
               "train.on_nonfinite = skip.",
        .least = 1},
+  };
+}
 
+std::vector<Setting> optimizer_settings() {
+  return {
       {.key = "optimizer.name",
        .field = AT(optimizer.name),
        .unit = "",
@@ -574,7 +599,11 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "cosine, linear: the rate they end at.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> update_settings() {
+  return {
       {.key = "update.layers",
        .field = AT(update.back().layers),
        .unit = "",
@@ -600,12 +629,17 @@ std::vector<Setting> declare() {
        .why = "The tables with the largest from_step that the run has reached decide, all others do not: start "
               "exact and go on asynchronously, say.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> servers_settings() {
+  return {
       {.key = "servers.slice_bytes",
        .field = AT(servers.slice_bytes),
        .unit = "bytes",
-       .why = "Layers larger than this are cut into slices spread over the servers, if there is more than one; "
-              "smaller balances better, but each costs a message, and workers copy a layer that is cut.",
+       .why = "Layers larger than this are cut into slices spread over the servers, if there is more than one or the run "
+              "has several processes; smaller balances and overlaps better, but each costs a message, and workers copy "
+              "a layer that is cut.",
        .least = 64},
       {.key = "servers.fuse_bytes",
        .field = AT(servers.fuse_bytes),
@@ -618,7 +652,11 @@ std::vector<Setting> declare() {
        .why = "How an ssp or async push is weighed against a synchronous step: full rate, by its share of "
               "the batch, or less the staler it is.",
        .choices = {"none", "samples", "staleness"}},
+  };
+}
 
+std::vector<Setting> checkpoint_settings() {
+  return {
       {.key = "checkpoint.every_steps",
        .field = AT(checkpoint.every_steps),
        .unit = "steps",
@@ -637,22 +675,27 @@ std::vector<Setting> declare() {
       {.key = "checkpoint.durability",
        .field = ENUM_AT(checkpoint.durability),
        .unit = "",
-       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint: a server that is lost goes "
-              "on from there, and what it lost is reported), the death of its server's "
-              "process (logged, on the server's disk), or the loss of its host (replicated, on another node).",
+       .why = "What an acknowledged push survives: nothing but the last checkpoint (checkpoint: a server that is lost "
+              "goes on from there, and what it lost is reported), the death of its server's process (logged, on the "
+              "server's disk), or the loss of its host (replicated, on another node).",
        .choices = {"checkpoint", "logged", "replicated"}},
       {.key = "checkpoint.log_folder",
        .field = AT(checkpoint.log_folder),
        .unit = "folder",
-       .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ in "
-              "the run's folder."},
+       .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ "
+              "in the run's folder."},
       {.key = "checkpoint.log_sync",
        .field = ENUM_AT(checkpoint.log_sync),
        .unit = "",
-       .why = "When logs are written through to the disk, for power cuts: before each acknowledgement (each), ten times a "
-              "second (interval), or when the system likes (never). The death of a process loses nothing either way.",
+       .why = "When logs are written through to the disk, for power cuts: before each acknowledgement (each), ten "
+              "times a second (interval), or when the system likes (never). The death of a process loses nothing "
+              "either way.",
        .choices = {"each", "interval", "never"}},
+  };
+}
 
+std::vector<Setting> elastic_settings() {
+  return {
       {.key = "elastic.max_restarts",
        .field = AT(elastic.max_restarts),
        .unit = "restarts",
@@ -674,7 +717,11 @@ std::vector<Setting> declare() {
        .unit = "workers",
        .why = "With on_loss = shrink, the run ends when fewer than so many are left.",
        .least = 1},
+  };
+}
 
+std::vector<Setting> network_settings() {
+  return {
       {.key = "network.lease_ms",
        .field = AT(network.lease_ms),
        .unit = "ms",
@@ -700,7 +747,11 @@ std::vector<Setting> declare() {
        .unit = "bytes",
        .why = "What may wait for one peer; more is dropped and said again later.",
        .least = 1 << 20},
+  };
+}
 
+std::vector<Setting> metrics_settings() {
+  return {
       {.key = "metrics.every_steps",
        .field = AT(metrics.every_steps),
        .unit = "steps",
@@ -736,7 +787,11 @@ std::vector<Setting> declare() {
        .unit = "tokens",
        .why = "gpt: when the run has ended, the model writes so many tokens to be read; needs checkpoint.at_end.",
        .least = 0},
+  };
+}
 
+std::vector<Setting> debug_settings() {
+  return {
       {.key = "debug.record",
        .field = AT(debug.record),
        .unit = "",
@@ -772,6 +827,17 @@ std::vector<Setting> declare() {
        .unit = "",
        .why = "Name of the layer whose gradient debug.nan_at_step spoils; empty is the first."},
   };
+}
+
+/// Table by table, in the order in which they are explained and written.
+std::vector<Setting> declare() {
+  std::vector<Setting> all;
+  for (const auto& table :
+       {run_settings(), model_settings(), data_settings(), train_settings(), parallel_settings(), precision_settings(),
+        optimizer_settings(), update_settings(), servers_settings(), checkpoint_settings(), elastic_settings(),
+        network_settings(), metrics_settings(), debug_settings()})
+    all.insert(all.end(), table.begin(), table.end());
+  return all;
 }
 
 }  // namespace

@@ -7,7 +7,8 @@
 #define TOML_HEADER_ONLY 1
 #define TOML_EXCEPTIONS 0
 #include <toml++/impl/preprocessor.h>
-// The parser asserts what a mistyped key breaks, and assumes it where assertions are off. It finds the mistake right after.
+// The parser asserts what a mistyped key breaks, and assumes it where assertions are off. It finds the mistake right
+// after.
 #undef TOML_ASSERT_ASSUME
 #define TOML_ASSERT_ASSUME(expr) static_assert(true)
 #include <toml++/toml.h>

@@ -214,7 +214,7 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const StatsRepl
   next_duty(out);
 }
 
-// ---- the end ---------------------------------------------------------------------------------------------------------
+// ---- the end --------------------------------------------------------------------------------------------------------
 
 CoordinatorCore::Effects CoordinatorCore::stop() {
   Effects out;
@@ -279,7 +279,7 @@ void CoordinatorCore::finish_workers(Effects& out) const {
     if (replicas_[s].here) send(out, replica(s), Finish{});
 }
 
-// ---- saying it again ----------------------------------------------------------------------------------------------------
+// ---- saying it again ------------------------------------------------------------------------------------------------
 
 CoordinatorCore::Effects CoordinatorCore::tick() {
   Effects out;

@@ -398,7 +398,8 @@ void CoordinatorCore::judge_stages(Effects& out) const {
   if (!options_.judge_stages || stages() == 1 || step < 32 || (step & (step - 1)) != 0) return;
   std::vector<double> seconds(stages());
   for (WorkerId w = 0; w < result_.workers.size(); ++w) seconds[w % stages()] += result_.workers[w].compute_s;
-  if (std::string said = options_.judge_stages(seconds); !said.empty()) out.events.push_back(cat("step ", step, ": ", said));
+  if (std::string said = options_.judge_stages(seconds); !said.empty())
+    out.events.push_back(cat("step ", step, ": ", said));
 }
 
 /// On demand the last samples need not make a whole batch.

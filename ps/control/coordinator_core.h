@@ -64,10 +64,11 @@ struct CheckpointRequest {
 /// The coordinator without its actor: membership, dealing of work, step boundaries (checkpoint, evaluation,
 /// policy change, end), the group's verdict on a step, and what to do about actors that are lost.
 ///
-///   spawning, joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary, in order:
-///      ^                            ^                                          upload, evaluate, snapshot, change;
-///      |                            +----------------- done -------------------+  at the end also: await writes,
-///      +-------------------------------------------- change -------------------+  statistics, finish -> ended
+///   spawning, joining --all acknowledged--> running --all parked, nothing outstanding--> duties of the boundary,
+///      ^                            ^                                                    in order: upload, evaluate,
+///      |                            +----------------- done -------------------+         snapshot, change; at the end
+///      |                                                                       |         also: await writes,
+///      +-------------------------------------------- change -------------------+         statistics, finish -> ended
 ///
 /// Running, a worker that asks for work is dealt the next piece unless that lies beyond the next boundary;
 /// then it is parked. When all are parked and nothing is outstanding, no push is in flight anywhere. Servers may
@@ -147,8 +148,8 @@ class CoordinatorCore {
                     x.slots_, x.waiting_, x.outstanding_, x.duties_, x.round_, x.snapshots_, x.statistics_, x.writing_,
                     x.evaluating_, x.uploading_,
                     x.next_checkpoint_, x.next_evaluation_, x.stopping_, x.stop_step_, x.new_policies_, x.partials_,
-                    x.collectives_, x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_, x.open_reports_,
-                    x.unreported_samples_, x.epoch_stats_, x.result_);
+                    x.collectives_, x.verdicts_, x.non_finite_, x.loss_scale_, x.scale_step_, x.scales_,
+                    x.open_reports_, x.unreported_samples_, x.epoch_stats_, x.result_);
   }
 
  private:

@@ -157,13 +157,13 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
     return;
   }
   ++result_.worker_restarts;
-  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again (", result_.worker_restarts,
-                           " of ", options_.max_restarts, ")"));
+  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again (",
+                           result_.worker_restarts, " of ", options_.max_restarts, ")"));
   replace(out, w);
 }
 
-// New actors for the worker's slot, and for the other stages of its replica: activations under way are lost with it, and
-// the replica repeats what one of its stages had not completed.
+// New actors for the worker's slot, and for the other stages of its replica: activations under way are lost with it,
+// and the replica repeats what one of its stages had not completed.
 void CoordinatorCore::replace(Effects& out, WorkerId w) {
   const WorkerId first = w - w % stages(), last = first + stages();
   // By stage: steps that are not in the reports.
@@ -344,8 +344,8 @@ void CoordinatorCore::relieve(Effects& out, const Endpoint& node) {
       lost_worker(out, index, cat(roster_.describe(node), " leaves"));
     } else if (!to || (role == Role::server && options_.servers_recover)) {
       if (!stopping_)
-        out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ", Endpoint{role, index, 1},
-                                 ": the run ends at the next step boundary"));
+        out.events.push_back(cat(to ? "the log stays where it is of " : "no other node takes ",
+                                 Endpoint{role, index, 1}, ": the run ends at the next step boundary"));
       return request_stop(out);
     } else {
       move(out, role, index, *to);
@@ -387,7 +387,8 @@ void CoordinatorCore::order_replicas(Effects& out) {
     const bool there = target != moving_.end() && roster_.knows(target->second) && !roster_.leaving(target->second);
     const auto beside = there ? std::optional(target->second) : roster_.beside(*home, Role::server);
     if (!beside) {
-      if (!slot.said) out.events.push_back(cat("server ", s, " has no replica: there is no other node that takes servers"));
+      if (!slot.said)
+        out.events.push_back(cat("server ", s, " has no replica: there is no other node that takes servers"));
       slot.said = true;
       continue;
     }

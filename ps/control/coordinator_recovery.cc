@@ -5,9 +5,9 @@
 // A new process goes on as the run's coordinator, from the state in which its predecessor stopped.
 //
 // What its predecessor was told last it may not have answered, and what was said to it since is lost: all of it is said
-// again, as after any loss. What is not: tensors (of snapshots, of checkpoints that were read), which were in its memory
-// only, and the leases, which ran on while nobody could hear. Whoever held the place before may only be stopped (a paused machine)
-// and go on one day: it is fenced by generations that it cannot reach.
+// again, as after any loss. What is not: tensors (of snapshots, of checkpoints that were read), which were in its
+// memory only, and the leases, which ran on while nobody could hear. Whoever held the place before may only be stopped
+// (a paused machine) and go on one day: it is fenced by generations that it cannot reach.
 namespace troupe::ps {
 namespace {
 

@@ -8,7 +8,8 @@
 
 // A server was lost that kept nothing but what is in the newest checkpoint: another goes on from there.
 //
-//   lost --ReloadRequest--> files executor --Reload--> its ranges are reported, Spawn with an image --SpawnAck--> a server
+//   lost --ReloadRequest--> files executor --Reload--> its ranges are reported --Spawn with an image--> a node
+//        --SpawnAck--> a server again
 //
 // Nothing is dealt in the meantime. The others, and the workers, do not go back: what had been dealt before the loss
 // is lost for this server's slices, whether it had been pushed or not, and what is dealt after it counts. A step's

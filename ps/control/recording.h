@@ -35,8 +35,8 @@ class Recorder {
   ~Recorder();
   void dealt(const CoordinatorCore::Dealt& dealt);
   void event(ServerId server, const Shard::Event& event);
-  /// Everything is on disk, and the recording has its end; nothing may follow. A record that could not be written (a full disk) makes the recording useless: this
-  /// says so.
+  /// Everything is on disk, and the recording has its end; nothing may follow. A record that could not be written (a
+  /// full disk) makes the recording useless: this says so.
   Status close();
 
  private:

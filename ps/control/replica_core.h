@@ -46,7 +46,6 @@ class ReplicaCore {
   uint64_t events() const { return held_; }
   /// The highest that it has heard.
   Generation generation() const { return generation_; }
-  bool handed_over() const { return handed_over_; }
   /// It was told that it is not needed any more.
   bool finished() const { return finished_; }
 

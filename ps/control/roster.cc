@@ -48,7 +48,8 @@ void Roster::handle(Effects& out, const Envelope& envelope, const std::vector<Ro
   const auto found = members_.find(envelope.from.index);
   if (found == members_.end() || found->second.node != envelope.from || found->second.state == Member::State::gone) {
     // It was taken for dead, and what it held has gone to others.
-    out.say.push_back({envelope.from, Rejected{"the run goes on without this process: it was not heard of for too long"}});
+    out.say.push_back(
+        {envelope.from, Rejected{"the run goes on without this process: it was not heard of for too long"}});
     return;
   }
   Member& member = found->second;

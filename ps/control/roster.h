@@ -84,7 +84,8 @@ class Roster {
   void place_all();
   /// Where it was placed.
   std::optional<Endpoint> home(Role role, uint32_t index) const;
-  /// The host of the process that it was placed in, as NodeAddress says it; empty: it shares with nobody, or is nowhere.
+  /// The host of the process that it was placed in, as NodeAddress says it; empty: it shares with nobody, or is
+  /// nowhere.
   std::string host_of(Role role, uint32_t index) const;
   void vacate(Role role, uint32_t index);
   void settle(Role role, uint32_t index, const Endpoint& node);

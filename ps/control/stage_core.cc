@@ -8,8 +8,6 @@
 namespace troupe::ps {
 namespace {
 
-/// What a report of a stall ends with.
-constexpr size_t kLastEvents = 12;
 /// Tasks at the executor: one runs, one is there when it ends.
 constexpr int64_t kAhead = 2;
 
@@ -39,9 +37,9 @@ std::vector<SampleRange> split(const SampleRange& all, int64_t micro_batches) {
   return parts;
 }
 
-// An evaluation: as many micro-batches as there are chunks, but no more than may wait between two of them, one after the
-// other, through each chunk in turn. A stage with several chunks is busy with one while what it made for the next is on its
-// way through the others.
+// An evaluation: as many micro-batches as there are chunks, but no more than may wait between two of them, one after
+// the other, through each chunk in turn. A stage with several chunks is busy with one while what it made for the next
+// is on its way through the others.
 Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches, int64_t most) {
   Schedule out = schedule;
   out.micro_batches = micro_batches;
@@ -52,15 +50,6 @@ Schedule forwards_only(const Schedule& schedule, uint32_t micro_batches, int64_t
       for (uint32_t micro = first; micro < std::min(first + together, micro_batches); ++micro)
         out.actions[schedule.stage_of[chunk]].push_back({ActionKind::forward, micro, chunk});
   return out;
-}
-
-const char* name_of(Activation::Kind kind) {
-  switch (kind) {
-    case Activation::Kind::forward: return "outputs";
-    case Activation::Kind::backward: return "gradients";
-    case Activation::Kind::tied: return "gradient of a tied layer";
-  }
-  return "?";
 }
 
 }  // namespace
@@ -140,8 +129,6 @@ std::optional<uint32_t> StageCore::reader(LayerId layer, bool on_this_stage) con
 
 bool StageCore::on_both(LayerId layer) const { return membership_->layout->policies[layer].mode == Mode::all_reduce; }
 
-// ---- work ------------------------------------------------------------------------------------------------------------
-
 StageCore::Effects StageCore::begin(const Work& work) {
   const bool train = work.kind == Work::Kind::train;
   const bool behind = train && asynchronous() && !runs_.empty() && runs_.back().work.kind == Work::Kind::train &&
@@ -161,8 +148,9 @@ StageCore::Run StageCore::plan(const Work& work) const {
   const bool train = work.kind == Work::Kind::train;
   const int64_t tests = (work.range.count + options_.evaluation_batch - 1) / options_.evaluation_batch;
   auto micro = split(work.range, train ? schedule.micro_batches : tests);
-  auto list = train ? options_.plan.schedule
-                    : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size()), kTests));
+  auto list =
+      train ? options_.plan.schedule
+            : std::make_shared<const Schedule>(forwards_only(schedule, static_cast<uint32_t>(micro.size()), kTests));
   StageOrder order(*list, stage(), options_.strict ? StageRule::strict : StageRule::work_conserving);
   const auto forwards = std::ranges::count(list->actions[stage()], ActionKind::forward, &Action::kind);
   return {.work = work,
@@ -399,142 +387,6 @@ void StageCore::finish(Effects& out) {
     out.done.push_back(std::move(run.work));
     runs_.pop_front();
   }
-}
-
-// ---- messages --------------------------------------------------------------------------------------------------------
-
-StageCore::Effects StageCore::handle(const Envelope& envelope) {
-  Effects out;
-  if (const auto* ack = std::get_if<ActivationAck>(&envelope.body)) {
-    unacknowledged_.erase({ack->step, ack->kind, ack->chunk, ack->micro_batch});
-    advance(out);  // of an evaluation there may be room for more
-    return out;
-  }
-  const auto* activation = std::get_if<Activation>(&envelope.body);
-  if (!activation) return out;
-  const Key key{activation->step, activation->kind, activation->chunk, activation->micro_batch};
-  const auto refuse = [&](const auto&... what) {
-    fault(out, cat(describe(envelope.from), " sent ", name_of(key.kind), what...));
-    return out;
-  };
-  const auto from = maker(key);
-  if (!from) return refuse(" for chunk ", key.chunk, ", which takes nothing of that kind from another stage");
-  if (envelope.from.role != Role::worker || envelope.from.index != options_.self.index - stage() + *from)
-    return refuse(" for chunk ", key.chunk, ", which takes them from stage ", *from, " of its own replica");
-  // What belongs to a step that is over has been taken, and so has what a task was given; its acknowledgement was lost.
-  const bool over = key.step < 0 ? key.step >= -evaluations_done_ : key.step <= steps_done_;
-  Run* run = over ? nullptr : run_of(key.step);
-  const bool taken = over || (run && run->taken.count(key) > 0) ||
-                     (run && key.kind == Activation::Kind::tied && is_complete(*run, key.micro_batch));
-  if (taken || key.step >= 0) acknowledge(out, key, envelope.from);
-  if (taken || arrived_.count(key) > 0) return out;
-  if (const std::string why = objection(run, key, *activation); !why.empty()) return refuse(why);
-  arrived_.emplace(key, *activation);
-  moved(cat("received ", name_of(key.kind), " ", key.micro_batch, " for chunk ", key.chunk));
-  if (!run) return out;
-  if (key.kind == Activation::Kind::tied)
-    add_tied(out, *run, key.micro_batch);
-  else
-    note_arrival(*run, key);
-  advance(out);
-  finish(out);
-  return out;
-}
-
-void StageCore::acknowledge(Effects& out, const Key& key, const Endpoint& to) const {
-  out.send.push_back({options_.self, to, generation_, ActivationAck{key.kind, key.step, key.micro_batch, key.chunk}});
-}
-
-int64_t StageCore::most_waiting(const Key& key) const { return key.step < 0 ? kTests : most_waiting_.at(key.chunk); }
-
-// Why it cannot be what the sender should have sent; empty: it can. `run` is of its step, if that has begun.
-std::string StageCore::objection(const Run* run, const Key& key, const Activation& activation) const {
-  const char* const unit = key.kind == Activation::Kind::tied ? ", layer " : " of micro-batch ";
-  const std::string which = cat(unit, key.micro_batch, " for chunk ", key.chunk, " in step ", key.step);
-  if (key.kind != Activation::Kind::forward && (!run || run->work.kind != Work::Kind::train))
-    return cat(which, ", in which nothing has gone forward here");
-  if (key.kind == Activation::Kind::tied) return {};  // judged where it is added
-  if (run && key.micro_batch >= run->micro.size())
-    return cat(which, " of ", run->micro.size(), " micro-batches");
-  const bool forward = key.kind == Activation::Kind::forward;
-  if (forward) {
-    const auto waiting = std::ranges::count_if(arrived_, [&](const auto& entry) {
-      const Key& other = entry.first;
-      return other.kind == key.kind && other.chunk == key.chunk && (other.step < 0) == (key.step < 0);
-    });
-    if (waiting >= most_waiting(key))
-      return cat(which, " while ", waiting, " that it sent wait here, and the schedule lets it be no further ahead");
-  }
-  if (activation.tensors.size() != 1 || !activation.tensors.front())
-    return cat(which, " as ", activation.tensors.size(), " tensors, expected one");
-  const Tensor& tensor = activation.tensors.front();
-  if (const auto& due = options_.activations; due && tensor.dtype() != *due)
-    return cat(which, " as ", troupe::name_of(tensor.dtype()), ", expected ", troupe::name_of(*due));
-  const auto& inputs = options_.plan.inputs;
-  if (inputs.empty()) return {};
-  const SampleRange& samples = activation.samples;
-  const Shape due = nn::batch_shape(std::max<int64_t>(samples.count, 0), inputs[key.chunk + !forward]);
-  if (tensor.shape() == due) return {};
-  return cat(which, " of shape ", tensor.shape(), ", expected ", due, " for its ", samples.count, " samples");
-}
-
-StageCore::Effects StageCore::tick() const {
-  Effects out;
-  for (const auto& [key, envelope] : unacknowledged_) out.send.push_back(envelope);
-  return out;
-}
-
-// ---- stalls ----------------------------------------------------------------------------------------------------------
-
-void StageCore::moved(std::string what) {
-  ++moves_;
-  last_events_.push_back(std::move(what));
-  if (last_events_.size() > kLastEvents) last_events_.pop_front();
-}
-
-std::string StageCore::describe(const Endpoint& worker) const {
-  return cat(worker, " (stage ", worker.index % stages(), " of replica ", worker.index / stages(), ")");
-}
-
-std::string StageCore::waits_for() const {
-  if (runs_.empty() || std::ranges::any_of(runs_, [](const Run& run) { return run.at_executor > 0; })) return {};
-  const Run& run = runs_.front();  // the others wait for it, or for the same
-  if (!run.order.done()) {
-    if (const auto next = run.order.next(); next && !has_room(run, *next))
-      return cat(describe(holder(next->chunk + 1)), " to take outputs of earlier micro-batches than ", next->micro_batch);
-    const Action& action = run.order.waiting();
-    const bool forward = action.kind == ActionKind::forward;
-    const uint32_t from = forward ? action.chunk - 1 : action.chunk + 1;
-    return cat(forward ? "outputs" : "gradients", " of micro-batch ", action.micro_batch, " from ",
-               describe(holder(from)));
-  }
-  for (size_t i = run.left; run.work.kind == Work::Kind::train && i < run.gradient_order.size(); ++i)
-    for (const uint32_t chunk : contributors(run.gradient_order[i]))
-      if (!here(chunk) && run.complete.count(run.gradient_order[i]) == 0)
-        return cat("its part in the gradient of layer ", run.gradient_order[i], " from ", describe(holder(chunk)));
-  return {};
-}
-
-StageCore::Effects StageCore::watch(int64_t now_ms) {
-  Effects out;
-  const std::string waits = waits_for();
-  if (moves_ != watched_moves_ || waits.empty()) {
-    watched_moves_ = moves_;
-    moved_at_ms_ = now_ms;
-    return out;
-  }
-  if (options_.stall_ms == 0 || failed_ || now_ms - moved_at_ms_ < options_.stall_ms) return out;
-  std::string trace;
-  for (const std::string& event : last_events_) trace += (trace.empty() ? "" : ", ") + event;
-  fault(out, cat("in step ", runs_.front().work.step, " it has waited ", (now_ms - moved_at_ms_) / 1000, " s for ",
-                 waits, "; what it did last: ", trace));
-  return out;
-}
-
-void StageCore::fault(Effects& out, std::string what) {
-  failed_ = true;
-  out.send.push_back(
-      {options_.self, options_.coordinator, generation_, Fault{cat(describe(options_.self), ": ", what)}});
 }
 
 }  // namespace troupe::ps

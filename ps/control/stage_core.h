@@ -49,21 +49,23 @@ struct StageTask {
 /// earlier ones run: its forwards follow theirs, its backwards follow theirs, and no more micro-batches are held than
 /// in 1F1B without a flush (stages - stage). Which weights each step has is its caller's decision (WorkerCore).
 ///
-/// Where a tied layer is all_reduced, both of its stages keep its weights in step themselves: each gets the other's part
-/// of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a part.
+/// Where a tied layer is all_reduced, both of its stages keep its weights in step themselves: each gets the other's
+/// part of the gradient, and reduces the sum with the same stage of the other replicas. Else only the owner gets a
+/// part.
 ///
 /// Activations travel at least once and are taken once; what comes early (from a stage that is ahead by a step) waits.
 /// How many outputs can wait follows from the schedule: the stage that makes them keeps no more micro-batches whose
 /// gradient it has not had. More than that, and what comes from the wrong stage, with another shape or dtype, or for a
 /// step that cannot be, is a Fault that names the sender: peers decide neither memory nor what is computed.
 ///
-/// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second. Nothing comes
-/// back in them, so outputs are acknowledged when they are taken, and a stage is at most kTests of them ahead of the next.
+/// Evaluations have step numbers of their own in messages: -1 the first of this incarnation, -2 the second. Nothing
+/// comes back in them, so outputs are acknowledged when they are taken, and a stage is at most kTests of them ahead of
+/// the next.
 class StageCore {
  public:
   /// A layer's gradient: `sum`, to which the part of another stage in a tied layer is still to be added, where there is
-  /// one. The owner's part is in `sum` on both stages, so that both get the same bits. Where `other` is, both tensors are
-  /// the other stage's, too, and may only be read.
+  /// one. The owner's part is in `sum` on both stages, so that both get the same bits. Where `other` is, both tensors
+  /// are the other stage's, too, and may only be read.
   struct Gradient {
     LayerId layer = 0;
     Tensor sum, other;
@@ -159,6 +161,7 @@ class StageCore {
   void finish(Effects& out);
   void fault(Effects& out, std::string what);
   std::string describe(const Endpoint& worker) const;
+  static const char* name_of(Activation::Kind kind);
   void moved(std::string what);
 
   StageOptions options_;

@@ -163,11 +163,13 @@ void WorkerCore::on(Effects& out, const PullReply& reply) {
   ParcelState& parcel = parcels_[reply.parcel];
   if (!parcel.pulling || parcel.pulling->ticket != reply.ticket) return;
   if (const Status fits = check_pull_reply(reply, *parcel.pulling, layout()); !fits)
-    return to_coordinator(out, Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
+    return to_coordinator(out,
+                          Fault{cat(options_.self, ": a server's answer is not possible: ", fits.error().message)});
   parcel.pulling.reset();
   parcel.arrived[reply.step] = reply;
   confirm_stored(out, reply.parcel, reply.step);
   send_pushes(out, reply.parcel);
+  broadcast(out);
   advance(out);
 }
 
@@ -238,7 +240,7 @@ Step WorkerCore::version_for(const Work& work) const {
 
 void WorkerCore::start(Effects& out) {
   if (!waiting_ || !has_room()) return;
-  running_.push_back({std::move(*waiting_), std::vector<Tensor>(layers_.size()), 0, false,
+  running_.push_back({std::move(*waiting_), std::vector<Tensor>(layers_.size()), 0, {}, false,
                       std::vector<Tensor>(layers_.size()), {}, 0, {}});
   waiting_.reset();
   to_coordinator(out, WorkRequest{next_number_});
@@ -275,6 +277,7 @@ void WorkerCore::begin(Effects& out) {
     // A test sees what the servers hold now, not what was read ahead for the next step. What is to be pulled behind a
     // push of this actor comes by itself.
     if (train && by_rows(parcel.id)) continue;  // pull_rows
+    if (comes_by_group(work, layout().slices[parcel.slices.front()].layer) && !is_root()) continue;
     const bool coming = !state.queued.empty() || (state.pulling && state.pulling->step == version) ||
                         (version < work.step && version > work.since);
     if (!train || (!coming && state.arrived.count(version) == 0)) pull(out, parcel.id, version);
@@ -346,7 +349,8 @@ void WorkerCore::advance(Effects& out) {
   const bool train = now.work.kind == Work::Kind::train;
   const bool has_samples = now.work.range.count > 0;
   if (train && has_samples && now.forwarded > first) out.tasks.push_back(Forward{now.work, first, now.forwarded});
-  if (now.forwarded < layers_.size() || (train && group_undecided())) return;
+  std::erase_if(now.again, [this](LayerId layer) { return take_weights(layer); });
+  if (now.forwarded < layers_.size() || !now.again.empty() || (train && group_undecided())) return;
   now.computes = true;
   if (!train) {
     out.tasks.push_back(Evaluate{now.work});
@@ -392,6 +396,7 @@ bool WorkerCore::take_weights(LayerId layer) {
     now.weights[layer] = local_[layer].values;
     return true;
   }
+  if (comes_by_group(now.work, layer)) return take_given(layer);
   for (ParcelId parcel : parcels_of_[layer])
     if (parcels_[parcel].arrived.count(version) == 0) return false;
 
@@ -408,7 +413,8 @@ bool WorkerCore::take_weights(LayerId layer) {
       const Slice& slice = layout().slices[slices[i]];
       if (slice.layer != layer) continue;
       if (open) {
-        const bool read_before = version == now.work.since && step > version;  // by the step that began then
+        const bool read_before = (version == now.work.since && step > version) ||  // by the step that began then
+                                 (is_root() && now.again.contains(layer));
         if (!read_before) open->done.pulled_bytes += static_cast<int64_t>(reply.values[i].bytes());
         open->done.max_lag = std::max(open->done.max_lag, step - version + reply.lag);
       }
@@ -600,7 +606,8 @@ void WorkerCore::send_pushes(Effects& out, ParcelId id) {
   parcel.unacked = std::move(push);
   if (by_rows(id))
     pull_rows(out);
-  else if (!parcel.pulling || parcel.pulling->step != next)  // a sum of the host's devices comes after that was asked for
+  // A sum of the host's devices comes after that was asked for.
+  else if (!parcel.pulling || parcel.pulling->step != next)
     pull(out, id, next);
 }
 

@@ -21,15 +21,16 @@ struct WorkerOptions {
   Generation since = 0;             ///< of the order to start it: no coordinator of an older one is heeded
   double clip_norm = 0;             ///< global norm of the mean gradient; 0: off
   bool skip_non_finite = false;     ///< else a NaN or Inf gradient ends the run
-  /// Layers of other stages whose weights it needs, too (tied ones). Where they are all_reduced it applies their updates
-  /// itself, as the owner does, from the same gradients.
+  /// Layers of other stages whose weights it needs, too (tied ones). Where they are all_reduced it applies their
+  /// updates itself, as the owner does, from the same gradients.
   std::vector<LayerId> reads;
   int64_t bucket_bytes = 1 << 20;   ///< of all_reduce layers that are reduced together (buckets.h)
   /// A stage of an asynchronous pipeline: step t computes with the weights of step max(t - lag, Work::since), and up to
   /// lag + 1 steps are under way (weight_lag in schedule.h). Its layers are `sync`, and nothing asks for a verdict.
   Step weight_lag = 0;
-  /// Where some of a run's workers may compute on devices, the kind of this one's: those of a host add up what is pushed
-  /// of `host_layers`, as far as those are under sync. Empty, or with nobody to add up with, each pushes its own.
+  /// Where some of a run's workers may compute on devices, the kind of this one's: those of a host add up what is
+  /// pushed of `host_layers`, as far as those are under sync. Empty, or with nobody to add up with, each pushes its
+  /// own.
   std::string device;
   std::vector<LayerId> host_layers;
 };
@@ -63,6 +64,15 @@ struct WorkerOptions {
 /// Until then no backward pass begins. What was under way in the old group everybody pushes alone: a server drops what
 /// the sum, if that came to be stored, has in it. It knows the new generation before any worker does, and takes nothing
 /// of the old one any more.
+///
+/// The weights that follow a sum the lowest pulls, and gives them to all through the group, in the order of the forward
+/// pass. So each member makes the same calls in the same order, whichever of its threads is late:
+///
+///   sums of step t, as its gradients come | weights of t+1, once all those are done | sums of t+1, which needs them
+///
+/// Whoever has left the group pulls for itself what had not come, and what had come but is not computed with yet: that
+/// step may have no group, and gradients stay where the weights are. The group's first step each pulls for itself, and a
+/// test always.
 class WorkerCore {
  public:
   struct Effects {
@@ -90,6 +100,8 @@ class WorkerCore {
   Effects group_known(Generation generation, std::string id);
   Effects group_joined(Generation generation, Step from);
   Effects summed_on_host(const HostSum& sum);
+  /// Answers Broadcast.
+  Effects weights_given(const HostWeights& weights);
   /// What Fetch asked for, in host memory.
   Effects fetched(std::vector<std::pair<LayerId, SliceState>> layers);
 
@@ -116,6 +128,7 @@ class WorkerCore {
     Work work;
     std::vector<Tensor> weights;      ///< by layer
     size_t forwarded = 0;             ///< layers given to Forward
+    std::set<LayerId> again;          ///< of these, whose weights are to be read again before the backward pass
     bool computes = false;            ///< all weights have come: given out to be computed
     std::vector<Tensor> gradients;    ///< by layer
     BucketFiller filler;              ///< of a stage
@@ -148,13 +161,17 @@ class WorkerCore {
     Generation generation = 0;
     std::vector<WorkerId> members;
     std::map<LayerId, Sum> sums;
+    size_t broadcast = 0;             ///< of host_units_, the next step's weights: given out
+    std::map<LayerId, Tensor> next;   ///< those that have come
   };
 
   const Layout& layout() const { return *membership_.layout; }
   uint32_t stage() const { return options_.self.index % layout().stages; }
   bool owns(LayerId layer) const { return layout().stage_of_layer(layer) == stage(); }
   bool borrows(LayerId layer) const;
-  bool computes(LayerId layer) const { return owns(layer) || (borrows(layer) && policy(layer).mode == Mode::all_reduce); }
+  bool computes(LayerId layer) const {
+    return owns(layer) || (borrows(layer) && policy(layer).mode == Mode::all_reduce);
+  }
   bool computes(const Parcel& parcel) const { return layout().contributes(options_.self.index, parcel); }
   bool reads(LayerId layer) const { return owns(layer) || borrows(layer); }
   bool reads(const Parcel& parcel) const;
@@ -185,6 +202,7 @@ class WorkerCore {
   void start(Effects& out);
   void begin(Effects& out);
   void choose_host_layers();
+  uint64_t group_plan() const;
   void regroup(Effects& out);
   bool group_undecided() const;
   void say_of_group(Effects& out) const;
@@ -193,6 +211,11 @@ class WorkerCore {
   bool on_host(const Parcel& parcel) const { return on_host(layout().slices[parcel.slices.front()].layer); }
   std::vector<size_t> layers_on_host() const;
   std::vector<Bucket> host_buckets(const Running& step) const;
+  bool is_root() const { return host_step_ && host_step_->members.front() == options_.self.index; }
+  bool comes_by_group(const Work& work, LayerId layer) const;
+  void broadcast(Effects& out);
+  std::optional<std::vector<Broadcast::Part>> parts_of(const std::vector<LayerId>& layers, Step step) const;
+  void read_again();
   void push_host_parcel(Effects& out, ParcelId parcel);
   Push host_push(ParcelId parcel, const HostStep::Sum& sum);
   void push_alone(Effects& out, ParcelId parcel, Push push);
@@ -209,6 +232,7 @@ class WorkerCore {
   void advance(Effects& out);
   void prepare(Effects& out);
   bool take_weights(LayerId layer);
+  bool take_given(LayerId layer);
   void push_everything(Effects& out, Running& step);
   void push_ready_parcels(Effects& out, Running& step, LayerId layer);
   void push(Effects& out, const Running& step, ParcelId parcel);
@@ -232,7 +256,7 @@ class WorkerCore {
   uint64_t next_ticket_ = 1;
   HostGroup host_;
   std::set<LayerId> host_layers_;                  ///< of WorkerOptions::host_layers, those that are summed
-  std::vector<std::vector<LayerId>> host_buckets_;
+  std::vector<std::vector<LayerId>> host_buckets_, host_units_;  ///< summed and broadcast together
   std::optional<HostStep> host_step_;
 
   uint64_t next_number_ = 1;                       ///< of the work asked for

@@ -25,12 +25,23 @@ void WorkerCore::choose_host_layers() {
   std::ranges::copy_if(gradient_order_, std::back_inserter(order),
                        [this](size_t layer) { return host_layers_.contains(static_cast<LayerId>(layer)); });
   host_buckets_ = make_buckets(layers_, order, options_.bucket_bytes);
+  host_units_ = make_buckets(layers_, {host_layers_.begin(), host_layers_.end()}, options_.bucket_bytes);
+}
+
+uint64_t WorkerCore::group_plan() const {
+  uint64_t plan = 0;
+  for (const auto* calls : {&host_buckets_, &host_units_})
+    for (const auto& together : *calls)
+      for (const LayerId layer : together)
+        plan = (plan * 1099511628211u) ^ static_cast<uint64_t>(layers_[layer].count) ^ (together.size() << 48);
+  return plan;
 }
 
 void WorkerCore::regroup(Effects& out) {
   if (options_.device.empty()) return;
   if (host_.phase == HostGroup::Phase::joining || host_.phase == HostGroup::Phase::joined)
     out.tasks.push_back(LeaveGroup{});
+  read_again();
   // Said again by everybody for themselves: a sum may cover who has been faster.
   for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
@@ -73,10 +84,7 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
   }
   host_.phase = HostGroup::Phase::joining;
   JoinGroup join{membership_.generation, static_cast<int>(self - answer.members.begin()),
-                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, 0};
-  for (const auto& bucket : host_buckets_)
-    for (const LayerId layer : bucket)
-      join.plan = (join.plan * 1099511628211u) ^ static_cast<uint64_t>(layers_[layer].count) ^ (bucket.size() << 48);
+                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, group_plan()};
   out.tasks.push_back(std::move(join));
 }
 
@@ -107,7 +115,7 @@ bool WorkerCore::group_undecided() const {
 void WorkerCore::begin_host_step(const Work& work) {
   host_step_.reset();
   if (host_.phase == HostGroup::Phase::joined && work.step >= host_.from)
-    host_step_ = HostStep{work, membership_.generation, host_.members, {}};
+    host_step_ = HostStep{work, membership_.generation, host_.members, {}, 0, {}};
 }
 
 std::vector<size_t> WorkerCore::layers_on_host() const {
@@ -137,6 +145,7 @@ WorkerCore::Effects WorkerCore::summed_on_host(const HostSum& sum) {
     touched.insert(parcels_of_[layer].begin(), parcels_of_[layer].end());
   }
   for (const ParcelId parcel : touched) push_host_parcel(out, parcel);
+  broadcast(out);
   return out;
 }
 
@@ -151,13 +160,9 @@ void WorkerCore::push_host_parcel(Effects& out, ParcelId id) {
     first = &found->second;
   }
   if (first->alone) return push_alone(out, id, host_push(id, *first));
-  const std::vector<WorkerId>& members = host_step_->members;
-  if (members.front() != options_.self.index) {
-    if (!state.pulling || state.pulling->step != step + 1) pull(out, id, step + 1);
-    return;
-  }
+  if (!is_root()) return;
   Push push = host_push(id, *first);
-  cover(push, std::span(members).subspan(1));
+  cover(push, std::span(host_step_->members).subspan(1));
   enqueue(out, id, std::move(push));
 }
 
@@ -186,6 +191,91 @@ void WorkerCore::push_alone(Effects& out, ParcelId id, Push push) {
   state.held = false;
   send(out, server_of(id), push);
   state.unacked = std::move(push);
+}
+
+// ---- the weights that follow -------------------------------------------------------------------------------------
+
+bool WorkerCore::comes_by_group(const Work& work, LayerId layer) const {
+  return work.kind == Work::Kind::train && on_host(layer) && host_step_->generation == membership_.generation &&
+         work.step == host_step_->work.step + 1;
+}
+
+// None before the step's sums are done: nothing comes between them on any member.
+void WorkerCore::broadcast(Effects& out) {
+  if (!host_step_ || host_step_->generation != membership_.generation) return;
+  if (host_step_->sums.size() < host_layers_.size()) return;
+  const Step next = host_step_->work.step + 1;
+  for (size_t& unit = host_step_->broadcast; unit < host_units_.size(); ++unit) {
+    Broadcast task{next, membership_.generation, host_units_[unit], {}};
+    if (is_root()) {
+      auto parts = parts_of(task.layers, next);
+      if (!parts) return;
+      task.parts = std::move(*parts);
+    }
+    out.tasks.push_back(std::move(task));
+  }
+}
+
+// Nothing where some have not come.
+std::optional<std::vector<Broadcast::Part>> WorkerCore::parts_of(const std::vector<LayerId>& layers, Step step) const {
+  std::vector<Broadcast::Part> parts;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (const ParcelId id : parcels_of_[layers[i]]) {
+      const auto reply = parcels_[id].arrived.find(step);
+      if (reply == parcels_[id].arrived.end()) return {};
+      const std::vector<SliceId>& slices = layout().parcels[id].slices;
+      for (size_t s = 0; s < slices.size(); ++s)
+        if (const Slice& slice = layout().slices[slices[s]]; slice.layer == layers[i])
+          parts.push_back({i, slice.begin, reply->second.values[s]});
+    }
+  return parts;
+}
+
+WorkerCore::Effects WorkerCore::weights_given(const HostWeights& weights) {
+  Effects out;
+  if (weights.generation != membership_.generation || !host_step_ || host_step_->generation != weights.generation ||
+      host_step_->work.step + 1 != weights.step)
+    return out;
+  for (const auto& [layer, values] : weights.layers) {
+    host_step_->next[layer] = values;
+    for (const ParcelId parcel : parcels_of_[layer]) {
+      confirm_stored(out, parcel, weights.step);
+      auto& arrived = parcels_[parcel].arrived;  // what this worker pulled before there was a group
+      arrived.erase(arrived.begin(), arrived.lower_bound(weights.step));
+    }
+  }
+  advance(out);
+  return out;
+}
+
+bool WorkerCore::take_given(LayerId layer) {
+  const auto given = host_step_->next.find(layer);
+  if (given == host_step_->next.end()) return false;
+  Running& now = newest();
+  now.weights[layer] = given->second;
+  if (is_root()) open_.at(now.work.step).done.pulled_bytes += static_cast<int64_t>(given->second.bytes());
+  return true;
+}
+
+// The group is no more, and the step that waits may be computed without one. What follows a push of this worker's own is
+// pulled behind that, and what a step that has not begun needs when it begins.
+void WorkerCore::read_again() {
+  if (!host_step_) return;
+  const Step step = host_step_->work.step + 1;
+  const std::map<LayerId, Tensor> given = std::exchange(host_step_->next, {});
+  if (running_.empty() || newest().computes) return;
+  Running& now = newest();
+  if (now.work.kind != Work::Kind::train || now.work.step != step) return;
+  for (const auto& [layer, values] : given) {
+    if (layer >= now.forwarded) continue;
+    now.weights[layer] = {};
+    now.again.insert(layer);
+  }
+  for (const Parcel& parcel : layout().parcels) {
+    ParcelState& state = parcels_[parcel.id];
+    if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0)
+      state.pulling = Pull{parcel.id, step, next_ticket_++, {}};  // said with everything else that is not answered
+  }
 }
 
 // Weights of the next step have come: whatever had this worker's gradients in it has been stored.

@@ -55,6 +55,25 @@ struct HostSum {               ///< of a bucket
 };
 /// Layers that go together, equal on all workers but for the gradients: the n-th bucket of each is the same one.
 using Bucket = std::vector<Reduce>;
+/// Weights that a step begins with, which the lowest worker of a host has and gives to the devices of all; equal on all
+/// workers but for the parts, and given behind the last sum of the step before.
+struct Broadcast {
+  struct Part {                ///< elements of layers[layer] from `begin` on, in host memory
+    size_t layer = 0;
+    int64_t begin = 0;
+    Tensor values;
+  };
+  Step step = 0;
+  Generation generation = 0;   ///< of the group that is meant
+  std::vector<LayerId> layers;
+  std::vector<Part> parts;     ///< all of them; on the other workers none
+};
+/// Answers Broadcast; nothing does where there is no such group any more.
+struct HostWeights {
+  Step step = 0;
+  Generation generation = 0;
+  std::vector<std::pair<LayerId, Tensor>> layers;  ///< on the device, whole, all that was written to them done
+};
 struct MakeGroup {             ///< what the members of a new group need to join (CollectiveId)
   Generation generation = 0;
 };
@@ -65,10 +84,10 @@ struct JoinGroup {
   int rank = 0, size = 1;
   std::string id;
   Step first = 0;
-  uint64_t plan = 0;           ///< GroupSeat's
+  uint64_t plan = 0;           ///< GroupSeat's: of sums and broadcasts
 };
 /// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this worker's
-/// own gradients, those that have been summed as well.
+/// own gradients, those that have been summed as well. A Broadcast that has not been answered is not any more.
 struct LeaveGroup {};
 struct Fetch {                 ///< layers that lie on a device, for host memory: they are to be uploaded
   std::vector<std::pair<LayerId, SliceState>> layers;
@@ -81,6 +100,6 @@ struct Backward {              ///< follows the step's last Forward on the same 
   std::vector<size_t> stay;    ///< layers whose gradients are summed on the device: they stay there
 };
 using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup, JoinGroup,
-                          LeaveGroup>;
+                          LeaveGroup, Broadcast>;
 
 }  // namespace troupe::ps

@@ -132,10 +132,10 @@ Status check_synthetic(const DataOptions& o) {
   if (o.samples < 1 || features < 1 || o.classes < 1 || o.samples > int64_t{1} << 32 ||
       o.classes > std::numeric_limits<int32_t>::max() || __builtin_mul_overflow(o.samples, features, &values) ||
       __builtin_mul_overflow(o.classes, features, &centres) || std::max(values, centres) > int64_t{1} << 40)
-    return fail(ErrorKind::invalid, cat("data.samples = ", o.samples, ", numbers in each (data.features or data.shape) = ",
-                                        features, ", data.classes = ", o.classes,
-                                        ": each must be at least 1, and no more than "
-                                        "2^40 numbers can be made"));
+    return fail(ErrorKind::invalid,
+                cat("data.samples = ", o.samples, ", numbers in each (data.features or data.shape) = ", features,
+                    ", data.classes = ", o.classes,
+                    ": each must be at least 1, and no more than 2^40 numbers can be made"));
   return {};
 }
 

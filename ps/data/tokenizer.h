@@ -37,8 +37,8 @@ Result<std::shared_ptr<const Tokenizer>> make_character_tokenizer(std::string_vi
 /// of words. All bytes have tokens, so that any UTF-8 text can be encoded. Special tokens such as <|endoftext|> are
 /// decoded, but not looked for in text.
 ///
-/// ErrorKind::corrupt with file and line: a merge of what is not a token, or of what only a later one makes; numbers that
-/// are not 0 .. n-1, each once; a byte without a token.
+/// ErrorKind::corrupt with file and line: a merge of what is not a token, or of what only a later one makes; numbers
+/// that are not 0 .. n-1, each once; a byte without a token.
 Result<std::shared_ptr<const Tokenizer>> read_gpt2_tokenizer(const std::string& vocab_path,
                                                              const std::string& merges_path);
 

@@ -88,6 +88,9 @@ void RunFolder::discard() {
   for (auto made = made_.rbegin(); made != made_.rend(); ++made) fs::remove(*made, ignored);
 }
 
+std::string journal_folder(const std::string& run) { return run + "/journal"; }
+std::string record_folder(const std::string& run) { return run + "/record"; }
+
 Status replace_file(const std::string& path, const std::string& text) {
   const auto files = make_posix_files();
   const std::string part = path + ".part";

@@ -15,6 +15,7 @@ namespace troupe::ps {
 ///     log.txt
 ///     checkpoints/
 ///     journal/               while a run of several processes lasts: what its coordinator was told (journal_folder.h)
+///     record/                where debug.record is set: what a replay needs (recording.h)
 ///     summary.json           written when the run ends, however it ends
 class RunFolder {
  public:
@@ -45,6 +46,10 @@ class RunFolder {
   std::vector<std::filesystem::path> made_;  ///< folders, outermost first
   bool opened_ = false;
 };
+
+/// Two folders in that of `run`, for whoever looks for them before it is opened.
+std::string journal_folder(const std::string& run);
+std::string record_folder(const std::string& run);
 
 /// Replaces the file `path` by `text`: wholly or, on failure, not at all.
 Status replace_file(const std::string& path, const std::string& text);

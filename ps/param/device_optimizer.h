@@ -18,8 +18,8 @@ struct DeviceUpdate {
   double rate_scale = 1;          ///< multiplies the learning rate, as SliceUpdate's
 };
 
-/// What make_optimizer(options) does on the CPU, done by a device's kernels, to rounding: one a tensor of the layer, LAMB
-/// three. Thread-safe: it holds no state.
+/// What make_optimizer(options) does on the CPU, done by a device's kernels, to rounding: one a tensor of the layer,
+/// LAMB three. Thread-safe: it holds no state.
 class DeviceOptimizer {
  public:
   /// `options` of which make_optimizer makes one; `ops` live longer.

@@ -9,8 +9,8 @@
 
 namespace troupe::ps {
 
-/// Parameters and optimizer state of one slice on its shard's device. What comes and goes is in host memory, and what goes
-/// is there when the device has come to it (ShardDevice::then).
+/// Parameters and optimizer state of one slice on its shard's device. What comes and goes is in host memory, and what
+/// goes is there when the device has come to it (ShardDevice::then).
 class DeviceSlice {
  public:
   /// Of layer `name`; holds nothing before the first `install`.

@@ -6,7 +6,7 @@ namespace troupe::ps {
 namespace {
 
 bool only_ours(const Tensor& tensor) {
-  if (!tensor || tensor.buffer().use_count() != 1) return false;
+  if (!tensor || tensor.buffer().use_count() != 1 || !tensor.buffer()->writable()) return false;
   // The count alone orders nothing: taking and dropping a reference makes what others read before they
   // dropped theirs happen before what is written now.
   BufferPtr(tensor.buffer()).reset();

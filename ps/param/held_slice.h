@@ -15,8 +15,8 @@ namespace troupe::ps {
 /// publishing and snapshots cost nothing until the next update. For use by one thread; others may hold and
 /// drop the tensors they were given.
 ///
-/// Where they live on a device (device_slice.h) the tensors that are given out are in host memory all the same, and their
-/// contents are there once the device has come that far (ShardDevice::then).
+/// Where they live on a device (device_slice.h) the tensors that are given out are in host memory all the same, and
+/// their contents are there once the device has come that far (ShardDevice::then).
 class HeldSlice {
  public:
   /// `first.state` may be empty: all zeros. No `device`: in host memory.
@@ -30,9 +30,11 @@ class HeldSlice {
   SliceState state() const { return device_ ? device_->state(now_) : now_; }
 
   /// One optimizer step. `step` brings gradients and scales; parameters, state and counts are filled in here.
-  /// New values go to `spare` where old ones are still held, if it fits and nobody holds it either. In host memory only.
+  /// New values go to `spare` where old ones are still held, if it fits and nobody holds it either. In host memory
+  /// only.
   void apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare = {});
-  /// The same with gradients that lie in host memory, wherever the slice does; a device keeps them until it has read them.
+  /// The same with gradients that lie in host memory, wherever the slice does; a device keeps them until it has read
+  /// them.
   void apply(const Optimizer& optimizer, SliceUpdate step, std::span<const Tensor> gradients, Tensor spare = {});
 
   /// The same on the rows of `gradient` alone, in place unless somebody holds the values: then all of them are copied.

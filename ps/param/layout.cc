@@ -100,7 +100,7 @@ Layout make_layout(std::vector<LayerSpec> layers, std::vector<Policy> policies, 
 
   const int64_t slice = std::max(kAlignElements, options.slice_bytes / kElementBytes / kAlignElements * kAlignElements);
   const int64_t smallest = std::max(kAlignElements, options.fuse_bytes / kElementBytes);
-  const bool whole_layers = options.whole_layers || options.servers == 1;
+  const bool whole_layers = options.whole_layers || (options.servers == 1 && !options.spread);
   int64_t limit = slice;
   if (whole_layers)
     for (const auto& layer : layout.layers) limit = std::max(limit, round_up(layer.count, kAlignElements));

@@ -58,13 +58,16 @@ struct Layout {
 
 struct LayoutOptions {
   uint32_t servers = 1;
-  /// Layers larger than this are cut into slices spread over the servers, if there is more than one. Smaller slices
-  /// balance better and overlap more; each costs a message, and workers copy a layer that is cut, while they share
-  /// the server's memory of one that is whole. Where slices of this size would leave the servers more than a tenth
-  /// out of balance they are halved, down to `fuse_bytes`.
+  /// Layers larger than this are cut into slices spread over the servers, if there is more than one or it is in another
+  /// process. Smaller slices balance better and overlap more; each costs a message, and workers copy a layer that is
+  /// cut, while they share the server's memory of one that is whole. Where slices of this size would leave the servers
+  /// more than a tenth out of balance they are halved, down to `fuse_bytes`.
   int64_t slice_bytes = 4 << 20;
   /// Slices smaller than this are fused into parcels up to this size.
   int64_t fuse_bytes = 64 << 10;
+  /// Servers and workers are in different processes: layers are cut even for one server, since of what is cut a part is
+  /// on its way while another is worked on.
+  bool spread = false;
   /// Never cut a layer (LAMB needs the norm of whole tensors on one server).
   bool whole_layers = false;
   uint32_t stages = 1;             ///< Layout::stages

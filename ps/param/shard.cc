@@ -308,8 +308,8 @@ struct Shard::Impl : Holdings {
     return covered_by(push, layout->parcels[push.parcel].slices.size());
   }
 
-  // This step of the worker has been counted: the same push again, that of a covered worker, the step of a restarted one,
-  // or one that was lost with the server before this one. A sequence that is new is taken, in the store too.
+  // This step of the worker has been counted: the same push again, that of a covered worker, the step of a restarted
+  // one, or one that was lost with the server before this one. A sequence that is new is taken, in the store too.
   void on_repeated(const Envelope& e, const Push& push, bool taken) {
     if (!taken) {
       Push bare = push;

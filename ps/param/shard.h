@@ -26,8 +26,8 @@ struct ShardOptions {
   int64_t global_batch = 1;  ///< samples; for ImmediateScale::samples
   /// Sync steps wait for the coordinator's verdict: set when clipping is on or a non-finite gradient skips.
   bool needs_verdict = false;
-  /// Where parameters and optimizer state live; null: in host memory. The tensors of what is said lie in host memory all
-  /// the same, and are to be read once the device has come to them (ShardDevice::then). [host memory]
+  /// Where parameters and optimizer state live; null: in host memory. The tensors of what is said lie in host memory
+  /// all the same, and are to be read once the device has come to them (ShardDevice::then). [host memory]
   std::shared_ptr<ShardDevice> device;
 };
 

@@ -6,7 +6,9 @@
 namespace troupe::ps {
 
 ShardDevice::ShardDevice(std::string owner, std::shared_ptr<Backend> backend, OptimizerOptions optimizer)
-    : owner_(std::move(owner)), backend_(std::move(backend)), optimizer_(std::move(optimizer), *backend_->update_ops()) {}
+    : owner_(std::move(owner)),
+      backend_(std::move(backend)),
+      optimizer_(std::move(optimizer), *backend_->update_ops()) {}
 
 Result<std::shared_ptr<ShardDevice>> ShardDevice::make(std::string owner, std::shared_ptr<Backend> backend, int index,
                                                        OptimizerOptions optimizer) {

@@ -14,13 +14,13 @@ namespace troupe::ps {
 ///     compute                         [update]                         [update]
 ///     out                                      [new values]                     [new values]
 ///
-/// Everything is submitted and goes on by itself. Who reads host memory that the device writes waits for it, with `then`
-/// or `wait`. One thread at a time. Where there is no memory for something it throws std::runtime_error, which says how
-/// much was asked for, for what, and by which shard.
+/// Everything is submitted and goes on by itself. Who reads host memory that the device writes waits for it, with
+/// `then` or `wait`. One thread at a time. Where there is no memory for something it throws std::runtime_error, which
+/// says how much was asked for, for what, and by which shard.
 class ShardDevice {
  public:
-  /// `owner` is for errors ("server 0"); `optimizer` is what the shard's was made of. `invalid` where the backend has no
-  /// such device or no optimizer steps, `exhausted` where the device has no memory left. May take seconds.
+  /// `owner` is for errors ("server 0"); `optimizer` is what the shard's was made of. `invalid` where the backend has
+  /// no such device or no optimizer steps, `exhausted` where the device has no memory left. May take seconds.
   static Result<std::shared_ptr<ShardDevice>> make(std::string owner, std::shared_ptr<Backend> backend, int index,
                                                    OptimizerOptions optimizer);
   /// Waits until the device has done what was submitted.
@@ -37,7 +37,8 @@ class ShardDevice {
 
   /// How many fetches have begun.
   uint64_t fetches() const { return fetches_; }
-  /// Calls `done` when all of them have ended, from a thread of the device's, where it must be brief and submit nothing.
+  /// Calls `done` when all of them have ended, from a thread of the device's, where it must be brief and submit
+  /// nothing.
   void then(std::function<void(Status)> done) { out_->then(std::move(done)); }
   /// Returns when all of them have ended. Never on an actor's thread.
   Status wait() { return out_->wait(); }

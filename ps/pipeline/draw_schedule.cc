@@ -64,8 +64,8 @@ std::string svg_span(const Schedule& s, const TimedAction& span, double row_top,
   const double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
   std::string text =
       cat("<rect x=\"", fixed(x, 2), "\" y=\"", row_top, "\" width=\"", fixed(width, 2), "\" height=\"", kRow - 2,
-          "\" fill=\"", colour(span.action.kind, shade(s, span.action)), "\" stroke=\"#555\" stroke-width=\"0.5\"><title>",
-          action_text(s, span.action), "</title></rect>\n");
+          "\" fill=\"", colour(span.action.kind, shade(s, span.action)),
+          "\" stroke=\"#555\" stroke-width=\"0.5\"><title>", action_text(s, span.action), "</title></rect>\n");
   const std::string number = cat(span.action.micro_batch);
   if (width >= 7 * static_cast<double>(number.size()))
     text += cat("<text x=\"", fixed(x + width / 2, 2), "\" y=\"", row_top + 15, "\" text-anchor=\"middle\">", number,

@@ -1,17 +1,13 @@
 #include <troupe/ps/pipeline/hardware.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <variant>
 #include <vector>
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/config/nearest.h>
+#include <troupe/ps/config/read_text.h>
 #include <troupe/ps/config/toml_file.h>
 
 namespace troupe::ps {
@@ -107,12 +103,9 @@ Result<Hardware> parse_hardware(std::string_view toml, const std::string& name) 
 }
 
 Result<Hardware> read_hardware(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return fail(ErrorKind::invalid, path + ": is a folder; name a TOML file such as configs/hardware/laptop.toml");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorKind::missing, cat(path, ": cannot read the hardware file: ", std::strerror(errno)));
-  return parse_hardware(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  const auto text = read_text(path, "the hardware file", "a TOML file such as configs/hardware/laptop.toml");
+  if (!text) return tl::unexpected<Error>(text.error());
+  return parse_hardware(*text, path);
 }
 
 }  // namespace troupe::ps

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <troupe/kernels/base/parse.h>
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/config/read_text.h>
 
 namespace troupe::ps {
 namespace {
@@ -121,12 +117,9 @@ Result<LayerProfile> parse_profile_csv(std::string_view text, const std::string&
 }
 
 Result<LayerProfile> read_profile_csv(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return fail(ErrorKind::invalid, path + ": is a folder; name a CSV file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorKind::missing, cat(path, ": cannot read the profile: ", std::strerror(errno)));
-  return parse_profile_csv(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  const auto text = read_text(path, "the profile", "a CSV file");
+  if (!text) return tl::unexpected<Error>(text.error());
+  return parse_profile_csv(*text, path);
 }
 
 }  // namespace troupe::ps

@@ -64,18 +64,6 @@ ModelLoad transformer_load(const TransformerShape& shape, double bytes_a_value) 
   return load;
 }
 
-double transformer_parameters(const TransformerShape& shape) {
-  const auto l = static_cast<double>(shape.layers), h = static_cast<double>(shape.width);
-  const auto s = static_cast<double>(shape.context), v = static_cast<double>(shape.vocabulary);
-  return 12 * l * h * h * (1 + 13 / (12 * h) + (v + s) / (12 * l * h));
-}
-
-double transformer_step_flops(const TransformerShape& shape, double batch) {
-  const auto l = static_cast<double>(shape.layers), h = static_cast<double>(shape.width);
-  const auto s = static_cast<double>(shape.context), v = static_cast<double>(shape.vocabulary);
-  return 96 * batch * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
-}
-
 ModelLoad profile_load(const LayerProfile& profile, const std::string& name) {
   ModelLoad load{.name = name};
   const auto samples = static_cast<double>(profile.micro_batch);

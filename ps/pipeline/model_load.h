@@ -44,16 +44,11 @@ struct TransformerShape {
   bool learned_positions = true;
 };
 
-/// Layers "embedding", "block1", ..., "head". Parameters, FLOPs: arXiv 2104.04473, section 5.1
-/// and appendix; activations: arXiv 2205.05198, table 2, with fp32 logits; after backward_input 32 s h of a block are
-/// kept (arXiv 2401.10241, table 1).
+/// Layers "embedding", "block1", ..., "head". Parameters, FLOPs: arXiv 2104.04473, section 5.1 and appendix;
+/// activations: arXiv 2205.05198, table 2, with fp32 logits; after backward_input 32 s h of a block are kept (arXiv
+/// 2401.10241, table 1).
 /// `bytes_a_value`: 2 in half precision, for which those are; in fp32 (4) all is twice as large.
 ModelLoad transformer_load(const TransformerShape& shape, double bytes_a_value = 2);
-
-/// P = 12 l h^2 (1 + 13/(12 h) + (V+s)/(12 l h)), with tied weights and learned positions.
-double transformer_parameters(const TransformerShape& shape);
-/// 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)): of a training step of `batch` samples with full recomputation.
-double transformer_step_flops(const TransformerShape& shape, double batch);
 
 /// A measured model: a row a row of the profile, whose times go with it as PlanTask::measured.
 ModelLoad profile_load(const LayerProfile& profile, const std::string& name);

@@ -111,25 +111,6 @@ Result<Partition> partition(std::span<const LayerCost> layers, const PartitionOp
   return Table(layers.size(), options, costs).partition();
 }
 
-Result<Partition> partition_at(std::span<const LayerCost> layers, std::span<const int64_t> cuts,
-                               const PartitionOptions& options) {
-  std::vector<size_t> ends;
-  int64_t before = 0;
-  const auto count = static_cast<int64_t>(layers.size());
-  for (const int64_t cut : cuts) {
-    if (cut <= before)
-      return fail(ErrorKind::invalid,
-                  cat("the cut at layer ", cut, " leaves stage ", ends.size(), " empty: cuts ascend from 1"));
-    if (cut >= count)
-      return fail(ErrorKind::invalid,
-                  cat("the cut at layer ", cut, " leaves nothing behind it: the model has ", count, " layers"));
-    ends.push_back(static_cast<size_t>(cut));
-    before = cut;
-  }
-  ends.push_back(layers.size());
-  return partition_with_ends(layers, ends, options);
-}
-
 Result<Partition> partition_by_counts(std::span<const LayerCost> layers, std::span<const int64_t> counts,
                                       const PartitionOptions& options) {
   std::vector<size_t> ends;

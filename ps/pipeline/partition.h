@@ -42,10 +42,8 @@ struct PartitionOptions {
 /// devices less. More stages than layers is an `invalid` error.
 Result<Partition> partition(std::span<const LayerCost> layers, const PartitionOptions& options);
 
-/// The partition whose stages begin at `cuts` (and at 0), or have `counts` layers each. The errors name the entry that
-/// makes a stage empty or ends beyond the model.
-Result<Partition> partition_at(std::span<const LayerCost> layers, std::span<const int64_t> cuts,
-                               const PartitionOptions& options);
+/// The partition whose stages have `counts` layers each. The errors name the entry that makes a stage empty or ends
+/// beyond the model.
 Result<Partition> partition_by_counts(std::span<const LayerCost> layers, std::span<const int64_t> counts,
                                       const PartitionOptions& options);
 

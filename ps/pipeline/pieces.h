@@ -16,12 +16,12 @@ struct Piece {
 /// All layers, in order.
 std::vector<Piece> pieces_of(const nn::Model& model);
 
-/// By piece, what it costs as far as Model::work knows: multiply-adds instead of seconds, each half of the backward pass
-/// as many as the forward pass.
+/// By piece, what it costs as far as Model::work knows: multiply-adds instead of seconds, each half of the backward
+/// pass as many as the forward pass.
 std::vector<LayerCost> estimated_costs(const nn::Model& model);
 
-/// By piece, what `troupe profile` measured. Rows that are not this model's pieces are an `invalid` error that names the
-/// first of them.
+/// By piece, what `troupe profile` measured. Rows that are not this model's pieces are an `invalid` error that names
+/// the first of them.
 Result<std::vector<LayerCost>> measured_costs(const nn::Model& model, const LayerProfile& profile);
 
 }  // namespace troupe::ps

@@ -1,15 +1,11 @@
 #include <troupe/ps/pipeline/schedule_csv.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include <troupe/kernels/base/parse.h>
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/config/read_text.h>
 #include <troupe/ps/pipeline/check_schedule.h>
 #include <troupe/ps/pipeline/internal/orders.h>
 
@@ -149,12 +145,9 @@ Result<Schedule> parse_schedule_csv(std::string_view text, const std::string& na
 }
 
 Result<Schedule> read_schedule_csv(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return fail(ErrorKind::invalid, path + ": is a folder; name a CSV file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorKind::missing, cat(path, ": cannot read the schedule: ", std::strerror(errno)));
-  return parse_schedule_csv(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  const auto text = read_text(path, "the schedule", "a CSV file");
+  if (!text) return tl::unexpected<Error>(text.error());
+  return parse_schedule_csv(*text, path);
 }
 
 std::string schedule_csv(const Schedule& s) {

@@ -19,7 +19,8 @@ Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<in
   const std::vector<size_t> cuts = model.cuts();
   const size_t layers = model.layers().size();
   if (counts.size() != chunks)
-    return fail(ErrorKind::invalid, cat("parallel.cuts has ", counts.size(), " entries for ", chunks, " parts of the model"));
+    return fail(ErrorKind::invalid,
+                cat("parallel.cuts has ", counts.size(), " entries for ", chunks, " parts of the model"));
   std::vector<size_t> ends;
   size_t end = 0;
   for (const int64_t count : counts) {
@@ -28,9 +29,11 @@ Result<std::vector<size_t>> ends_of(const nn::Model& model, const std::vector<in
       return fail(ErrorKind::invalid, cat("parallel.cuts gives part ", ends.size(), " ", count, " layers, ", end,
                                           " up to there; the model has ", layers, " and every part needs one"));
     if (end < layers && !std::ranges::binary_search(cuts, end))
-      return fail(ErrorKind::invalid, cat("parallel.cuts cuts the model before layer ", end, " (", model.layers()[end].name,
-                                          "), where more than one tensor crosses, as inside a residual block; it can be cut "
-                                          "before layers ", layer_list(model, cuts)));
+      return fail(ErrorKind::invalid,
+                  cat("parallel.cuts cuts the model before layer ", end, " (", model.layers()[end].name,
+                      "), where more than one tensor crosses, as inside a residual block; it can be cut "
+                      "before layers ",
+                      layer_list(model, cuts)));
     ends.push_back(end);
   }
   if (end != layers)

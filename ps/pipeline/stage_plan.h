@@ -38,10 +38,10 @@ struct StagePlan {
   std::vector<uint32_t> stage_of() const;
 };
 
-/// Cuts the model into the schedule's chunks: `counts` says how many layers each gets, first to last; empty: so that the
-/// chunk that costs most costs as little as the model's cuts allow (partition.h). `costs` are by piece (pieces.h). Pure: the same on every node. More chunks
-/// than the model can be cut into, counts that do not add up, and a cut where several tensors cross (inside a residual
-/// block) are `invalid` errors that name the layer.
+/// Cuts the model into the schedule's chunks: `counts` says how many layers each gets, first to last; empty: so that
+/// the chunk that costs most costs as little as the model's cuts allow (partition.h). `costs` are by piece (pieces.h).
+/// Pure: the same on every node. More chunks than the model can be cut into, counts that do not add up, and a cut where
+/// several tensors cross (inside a residual block) are `invalid` errors that name the layer.
 Result<StagePlan> plan_stages(const nn::Model& model, std::shared_ptr<const Schedule> schedule,
                               const std::vector<int64_t>& counts, std::span<const LayerCost> costs);
 /// By estimated work.

@@ -45,7 +45,8 @@ const Push& push_of(const Envelope& envelope) { return std::get<Push>(envelope.b
 
 class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
  public:
-  Core(std::shared_ptr<Transport> next, CombiningOptions options) : next(std::move(next)), options_(std::move(options)) {}
+  Core(std::shared_ptr<Transport> next, CombiningOptions options)
+      : next(std::move(next)), options_(std::move(options)) {}
 
   void attach(const Endpoint& worker, const Sink& sink) {
     std::lock_guard lock(mutex_);

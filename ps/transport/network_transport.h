@@ -97,7 +97,8 @@ struct NetworkCounters {
 /// The network between the processes of a run, one object a process: ZeroMQ sockets, owned by a thread of their own.
 /// Messages to endpoints that are attached here are handed over directly on the sender's thread, as MemoryTransport
 /// does; others are encoded on the sender's thread, and go to the process that the routes name. Messages to endpoints
-/// without a route (a process that joins, a tool that asks) go back over the connection on which they were last heard of.
+/// without a route (a process that joins, a tool that asks) go back over the connection on which they were last heard
+/// of.
 ///
 /// Tensors are not copied: the network reads those that are sent where they are, and lets them go from a thread of
 /// its own; those that arrive view the memory they were received into.

@@ -7,7 +7,7 @@
 #include <troupe/ps/data/sampler.h>
 #include <troupe/ps/param/held_slice.h>
 
-#include "tests/support/pipeline_lab.h"
+#include <tests/support/pipeline_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;

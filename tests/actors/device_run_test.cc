@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
-#include "tests/support/device_lab.h"
-#include "tests/support/gpu.h"
+#include <tests/support/device_lab.h>
+#include <tests/support/gpu.h>
 
 // Whole runs on late devices: what a GPU's workers do, but for the kernels. A group there adds in rank order, and the
 // arithmetic is the CPU's, so that every run equals the one of the CPU bit for bit.
@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(SoDoesItWithStateAndWeightDecay) {
 BOOST_AUTO_TEST_CASE(SoDoesItBesideLayersOfServers) { check_equal({kAllReduce, kSync, kAllReduce, kSync}); }
 
 BOOST_AUTO_TEST_CASE(SoDoesItWithClippedGradients) {
-  check_equal({kAllReduce, kSync, kAllReduce, kAllReduce}, [](ClusterParts& parts) { parts.coordinator.clip_norm = 0.3; });
+  check_equal({kAllReduce, kSync, kAllReduce, kAllReduce},
+              [](ClusterParts& parts) { parts.coordinator.clip_norm = 0.3; });
 }
 
 BOOST_AUTO_TEST_CASE(CheckpointsOnTheWayHoldTheSame) {

@@ -12,11 +12,11 @@
 #include <troupe/ps/param/shard_device.h>
 #include <troupe/ps/transport/memory_transport.h>
 
-#include "tests/support/device_lab.h"
-#include "tests/support/gpu.h"
+#include <tests/support/device_lab.h>
+#include <tests/support/gpu.h>
 
-// Whole runs whose servers live on late devices, which add and update as the CPU does: every run that does not depend on
-// who comes first equals the one of servers in host memory bit for bit.
+// Whole runs whose servers live on late devices, which add and update as the CPU does: every run that does not depend
+// on who comes first equals the one of servers in host memory bit for bit.
 
 using namespace troupe;
 using namespace troupe::test;
@@ -196,8 +196,8 @@ ServerParts server_alone(std::shared_ptr<ps::Transport> transport, std::shared_p
       return ps::SliceState{slice.id, Tensor::zeros({slice.count()})};
     });
   };
-  parts.device =
-      ServerDevice{[backend] { return ps::ShardDevice::make("server 0", backend, 0, {.name = "sgd"}); }, std::move(queue)};
+  parts.device = ServerDevice{[backend] { return ps::ShardDevice::make("server 0", backend, 0, {.name = "sgd"}); },
+                              std::move(queue)};
   parts.transport = std::move(transport);
   return parts;
 }
@@ -285,8 +285,8 @@ BOOST_AUTO_TEST_CASE(OnARealDeviceARunIsTheOneOfHostMemoryToRounding, TROUPE_GPU
     parts.coordinator.checkpoint_every_steps = 7;
   };
   const Trial expected = train(in_host_memory(bench, {20, 12}, {kSync}, change));
-  const Trial got =
-      train(servers_on(load_backend(DeviceKind::cuda).value(), bench, in_host_memory(bench, {20, 12}, {kSync}, change)));
+  const Trial got = train(
+      servers_on(load_backend(DeviceKind::cuda).value(), bench, in_host_memory(bench, {20, 12}, {kSync}, change)));
   BOOST_TEST_REQUIRE((got.result.outcome == ps::Outcome::completed), got.result.failure);
   BOOST_TEST(distance(got.parameters(), expected.parameters()) < 1e-4);
 }

@@ -3,7 +3,7 @@
 
 #include <troupe/actors/experiment.h>
 
-#include "tests/support/temp_folder.h"
+#include <tests/support/temp_folder.h>
 
 using namespace troupe;
 using troupe::test::TempFolder;

@@ -15,7 +15,8 @@ constexpr int64_t kCount = 100;
 /// Workers of one host, each with a device and a queue, and what was reported to each.
 class Host {
  public:
-  explicit Host(size_t workers, std::chrono::milliseconds patience = std::chrono::seconds(60)) : backend(std::make_shared<test::LateBackend>(1)), reports_(workers) {
+  explicit Host(size_t workers, std::chrono::milliseconds patience = std::chrono::seconds(60))
+      : backend(std::make_shared<test::LateBackend>(1)), reports_(workers) {
     for (size_t w = 0; w < workers; ++w) {
       queues_.push_back(make_cpu_queue(cat("member ", w)));
       members.push_back(make_host_reducer({.backend = backend,
@@ -62,8 +63,8 @@ class Host {
     const GroupKnown made = next<GroupKnown>(0);
     plans.resize(members.size());
     for (size_t w = 0; w < members.size(); ++w)
-      members[w]->join_group({generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w]},
-                             report(w));
+      members[w]->join_group(
+          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w]}, report(w));
     for (size_t w = 0; w < members.size(); ++w) next<GroupKnown>(w);
   }
   /// A group that all have joined.
@@ -76,6 +77,29 @@ class Host {
     for (float& x : gradient.span<float>()) x = value;
     ps::Reduce task{step, 0, gradient, {}, ps::HostShare{generation, samples, finite}};
     members[w]->reduce({std::move(task)}, report(w));
+  }
+
+  /// The step's weights, all of this value, which the lowest has in two parts.
+  void broadcast(size_t w, ps::Generation generation, ps::Step step, float value) {
+    ps::Broadcast task{step, generation, {0}, {}};
+    if (w == 0)
+      for (const int64_t begin : {int64_t{0}, int64_t{64}}) {
+        Tensor part = Tensor::empty({begin == 0 ? 64 : kCount - 64});
+        for (float& x : part.span<float>()) x = value;
+        task.parts.push_back({0, begin, part});
+      }
+    members[w]->broadcast(std::move(task), report(w));
+  }
+  /// What each gets.
+  std::vector<Tensor> give(ps::Generation generation, ps::Step step, float value) {
+    std::vector<Tensor> got;
+    for (size_t w = 0; w < members.size(); ++w) broadcast(w, generation, step, value);
+    for (size_t w = 0; w < members.size(); ++w) {
+      const auto weights = next<ps::HostWeights>(w);
+      BOOST_TEST(weights.step == step);
+      got.push_back(weights.layers.at(0).second);
+    }
+    return got;
   }
 
   std::shared_ptr<test::LateBackend> backend;
@@ -180,6 +204,79 @@ BOOST_AUTO_TEST_CASE(ABucketOfAnOldGenerationGoesAlone) {
   host.begin(2, 1);
   host.reduce(0, 1, 0, 5, 20);
   BOOST_TEST(host.next<ps::HostSum>(0).alone);
+}
+
+BOOST_AUTO_TEST_CASE(WeightsOfTheLowestReachTheDevicesOfAll) {
+  Host host(3);
+  host.begin(1, 0);
+  for (const Tensor& weights : host.give(1, 1, 7)) {
+    BOOST_TEST(weights.count() == kCount);
+    BOOST_TEST((weights.device().kind == DeviceKind::cuda));
+    for (const int64_t i : {int64_t{0}, int64_t{63}, int64_t{64}, kCount - 1})
+      BOOST_TEST(std::as_const(weights).data<float>()[i] == 7.f);
+  }
+}
+
+// Steps that were captured are replayed where they find their weights in the same places.
+BOOST_AUTO_TEST_CASE(WeightsLieInTwoPlacesInTurn) {
+  Host host(2);
+  host.begin(1, 0);
+  std::vector<const void*> places;
+  for (ps::Step step = 1; step < 5; ++step) places.push_back(host.give(1, step, 1)[1].raw());
+  BOOST_TEST(places[0] != places[1]);
+  BOOST_TEST(places[0] == places[2]);
+  BOOST_TEST(places[1] == places[3]);
+}
+
+BOOST_AUTO_TEST_CASE(WeightsThatAreReadAreNotWritten) {
+  Host host(2);
+  host.begin(1, 0);
+  const Tensor held = host.give(1, 1, 1)[1];
+  for (ps::Step step = 2; step < 5; ++step) host.give(1, step, 2);
+  BOOST_TEST(held.data<float>()[0] == 1.f);
+}
+
+BOOST_AUTO_TEST_CASE(WhoeverWaitsForWeightsIsWokenByLeavingAndGetsNone) {
+  for (const size_t lost : {0u, 1u}) {
+    Host host(2);
+    const size_t left = 1 - lost;
+    host.begin(1, 0);
+    host.members[lost].reset();
+    host.broadcast(left, 1, 1, 7);
+    host.members[left]->leave_group(host.report(left));
+    host.members[left]->make_group({2}, host.report(left));
+    BOOST_TEST(host.next<GroupKnown>(left).generation == 2u);
+  }
+}
+
+// The step's gradients are kept until the weights that follow have come.
+BOOST_AUTO_TEST_CASE(WhatHasBeenSummedIsAnsweredAgainByWhoeverWaitsForWeights) {
+  Host host(2);
+  host.begin(1, 0);
+  host.reduce(0, 1, 0, 1, 20);
+  host.reduce(1, 1, 0, 2, 12);
+  for (size_t w = 0; w < 2; ++w) host.next<ps::HostSum>(w);
+  host.broadcast(1, 1, 1, 7);
+  host.members[1]->leave_group(host.report(1));
+  BOOST_TEST(first_of(host.next<ps::HostSum>(1)) == 2.f);
+}
+
+BOOST_AUTO_TEST_CASE(WeightsForAnOldGenerationAreNotGiven) {
+  Host host(2);
+  host.begin(1, 0);
+  for (size_t w = 0; w < 2; ++w) host.members[w]->leave_group(host.report(w));
+  host.begin(2, 1);
+  host.broadcast(1, 1, 1, 7);
+  for (const Tensor& weights : host.give(2, 2, 8)) BOOST_TEST(std::as_const(weights).data<float>()[0] == 8.f);
+}
+
+BOOST_AUTO_TEST_CASE(WithoutMemoryForWeightsTheLayerIsNamed) {
+  Host host(2);
+  host.begin(1, 0);
+  host.backend->memory->limit = 0;
+  host.broadcast(1, 1, 1, 7);
+  const std::string why = host.next<TaskFailed>(1).what;
+  BOOST_TEST(why.find("weights of step 1 for the devices of this host: no memory for 112 weights from layer fc1 on: ") == 0u, why);
 }
 
 BOOST_AUTO_TEST_CASE(JoiningEndsWhenTheGroupIsLeftBeforeAllHaveCome) {

@@ -5,7 +5,7 @@
 
 #include <troupe/actors/cluster.h>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;

@@ -46,8 +46,9 @@ class Group {
     o.name = optimizer;
     o.momentum = o.name == "sgd" ? 0.9 : 0;
     options.workers = workers;
-    options.layers = {{"fc1", kCount, {{"fc1.weight", {kCount - 10}, 0}, {"fc1.bias", {10}, kCount - 10, ParamKind::bias}}},
-                      {"fc2", kCount, {{"fc2.weight", {kCount}, 0}}}};
+    options.layers = {
+        {"fc1", kCount, {{"fc1.weight", {kCount - 10}, 0}, {"fc1.bias", {10}, kCount - 10, ParamKind::bias}}},
+        {"fc2", kCount, {{"fc2.weight", {kCount}, 0}}}};
     options.optimizer = *ps::make_optimizer(o);
     group = std::make_shared<LocalGroup>(options);
     for (size_t w = 0; w < workers; ++w) {
@@ -99,7 +100,8 @@ BOOST_AUTO_TEST_CASE(ASumIsAddedInRankOrderWhoeverCameFirst) {
     const Tensor sum = std::get<ReduceDone>(reports[0]).gradient;
     for (size_t i = 0; i < size_t(kCount); ++i)
       BOOST_REQUIRE(std::as_const(sum).span<float>()[i] ==
-                    (std::as_const(a).span<float>()[i] + std::as_const(b).span<float>()[i]) + std::as_const(c).span<float>()[i]);
+                    (std::as_const(a).span<float>()[i] + std::as_const(b).span<float>()[i]) +
+                        std::as_const(c).span<float>()[i]);
   }
 }
 
@@ -118,7 +120,8 @@ BOOST_AUTO_TEST_CASE(AnUpdateInTilesIsOneOptimizerStepOnTheSum) {
     const std::vector<std::span<const float>> gradients = {a.span<float>(), b.span<float>()};
     std::vector<std::span<float>> state;
     for (Tensor& t : expected.state) state.push_back(t.span<float>());
-    const std::vector<ps::Segment> segments = {{0, kCount - 10, ParamKind::weight}, {kCount - 10, kCount, ParamKind::bias}};
+    const std::vector<ps::Segment> segments = {{0, kCount - 10, ParamKind::weight},
+                                               {kCount - 10, kCount, ParamKind::bias}};
     ps::SliceUpdate update;
     update.in = std::as_const(task.local.values).span<float>();
     update.out = expected.values.span<float>();
@@ -171,10 +174,11 @@ BOOST_AUTO_TEST_CASE(ABucketThatDiffersFailsTheGroupAndNamesBoth) {
   g.members[1]->reduce({g.task(1, 1)}, g.report(1));
   for (const auto& reports : g.reports) {
     BOOST_TEST_REQUIRE(reports.size() == 1u);
-    BOOST_TEST(std::get<TaskFailed>(reports[0]).what ==
-               "worker 1 reduces a bucket of step 0 with layer 1 (50000 elements) where worker 0 reduces a bucket of step "
-               "0 with layer 0 (50000 elements); all workers of a group must have the same layers in the same gradient "
-               "order");
+    BOOST_TEST(
+        std::get<TaskFailed>(reports[0]).what ==
+        "worker 1 reduces a bucket of step 0 with layer 1 (50000 elements) where worker 0 reduces a bucket of step "
+        "0 with layer 0 (50000 elements); all workers of a group must have the same layers in the same gradient "
+        "order");
   }
 }
 

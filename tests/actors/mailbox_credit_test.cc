@@ -3,7 +3,7 @@
 #include <troupe/ps/transport/memory_transport.h>
 #include <troupe/ps/transport/metered_transport.h>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;

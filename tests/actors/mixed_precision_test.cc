@@ -5,8 +5,8 @@
 
 #include <troupe/ps/transport/memory_transport.h>
 
-#include "tests/support/pipeline_lab.h"
-#include "tests/support/random_tokens.h"
+#include <tests/support/pipeline_lab.h>
+#include <tests/support/random_tokens.h>
 
 using namespace troupe;
 using namespace troupe::test;
@@ -45,8 +45,10 @@ ClusterParts scaled(ClusterParts parts, const ps::LossScaling& scaling, int64_t 
 
 /// One worker for all samples or for each replica, or two stages of one micro-batch: the same sums in the same order.
 enum class Shape { one, two, reduced, stages };
-const std::vector<std::pair<Shape, const char*>> kShapes{
-    {Shape::one, "one worker"}, {Shape::two, "two workers"}, {Shape::reduced, "two all-reducing"}, {Shape::stages, "stages"}};
+const std::vector<std::pair<Shape, const char*>> kShapes{{Shape::one, "one worker"},
+                                                         {Shape::two, "two workers"},
+                                                         {Shape::reduced, "two all-reducing"},
+                                                         {Shape::stages, "stages"}};
 
 ClusterParts parts_of(const Bench& bench, Shape shape) {
   switch (shape) {
@@ -108,7 +110,8 @@ BOOST_AUTO_TEST_CASE(TheSameRunTwiceIsBitIdentical) {
 BOOST_AUTO_TEST_CASE(TwoStagesTrainToTheBitsOfOneWorker) {
   for (const auto& make : {mlp, gpt})
     for (const DType storage : kHalves) {
-      const Trial one = run(make(storage), Shape::one, kDynamic, 12), two = run(make(storage), Shape::stages, kDynamic, 12);
+      const Trial one = run(make(storage), Shape::one, kDynamic, 12),
+                  two = run(make(storage), Shape::stages, kDynamic, 12);
       BOOST_TEST((one.parameters() == two.parameters()), name_of(storage));
       BOOST_TEST(one.result.evaluation.stats.correct == two.result.evaluation.stats.correct);
     }
@@ -213,8 +216,9 @@ BOOST_AUTO_TEST_CASE(AStageThatHandsOnAnotherTypeIsNamed) {
   parts.stage.activations = DType::f16;
   const Trial trial = train(std::move(parts));
   BOOST_TEST((trial.result.outcome == ps::Outcome::failed));
-  BOOST_TEST(trial.result.failure.find("of micro-batch 0 for chunk 1 in step 0 as BF16, expected F16") != std::string::npos,
-             trial.result.failure);
+  BOOST_TEST(
+      trial.result.failure.find("of micro-batch 0 for chunk 1 in step 0 as BF16, expected F16") != std::string::npos,
+      trial.result.failure);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,8 +5,8 @@
 
 #include <troupe/ps/transport/memory_transport.h>
 
-#include "tests/support/pipeline_lab.h"
-#include "tests/support/random_tokens.h"
+#include <tests/support/pipeline_lab.h>
+#include <tests/support/random_tokens.h>
 
 using namespace troupe;
 using namespace troupe::test;

@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;

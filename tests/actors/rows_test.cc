@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/cluster_lab.h"
-#include "tests/support/random_tokens.h"
+#include <tests/support/cluster_lab.h>
+#include <tests/support/random_tokens.h>
 
 using namespace troupe;
 using namespace troupe::test;

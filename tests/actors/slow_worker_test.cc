@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 #include <condition_variable>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 using namespace troupe;
 using namespace troupe::test;

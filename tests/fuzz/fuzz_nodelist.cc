@@ -4,8 +4,8 @@
 
 using namespace troupe;
 
-/// Names of hosts, none empty and not too many; together they are a nodelist of the same names. Else an error that shows
-/// the list.
+/// Names of hosts, none empty and not too many; together they are a nodelist of the same names. Else an error that
+/// shows the list.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto names = launch::expand_nodelist(fuzz::text_of(data, size));
   if (!names) {

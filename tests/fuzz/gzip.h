@@ -8,7 +8,8 @@
 
 namespace troupe::fuzz {
 
-/// `bytes` as a gzip file. Fuzzed bytes almost never carry the right checksum; made here, what lies behind it is reached.
+/// `bytes` as a gzip file. Fuzzed bytes almost never carry the right checksum; made here, what lies behind it is
+/// reached.
 inline std::string gzipped(std::string_view bytes) {
   z_stream stream{};
   TROUPE_CHECK(deflateInit2(&stream, 1, Z_DEFLATED, 16 + 12, 4, Z_DEFAULT_STRATEGY) == Z_OK);

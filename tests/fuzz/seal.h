@@ -15,8 +15,8 @@ inline std::string digest(std::string_view bytes) {
   return digest.hex();
 }
 
-/// A manifest that carries the right checksum of itself, as manifest.h says. Written once more here on purpose: a fuzzed
-/// manifest never matches its checksum, and what lies behind it would not be reached.
+/// A manifest that carries the right checksum of itself, as manifest.h says. Written once more here on purpose: a
+/// fuzzed manifest never matches its checksum, and what lies behind it would not be reached.
 inline std::optional<std::string> sealed(Json json) {
   if (!json.is_object()) return {};
   try {

@@ -8,8 +8,8 @@
 #include <troupe/kernels/nn/make_model.h>
 #include <troupe/kernels/nn/model_source.h>
 
-// Steps that are captured and replayed are the steps that they were captured of, bit for bit. A late device records what
-// it is given with addresses and numbers, as a GPU does, so that whatever changes without another capture shows.
+// Steps that are captured and replayed are the steps that they were captured of, bit for bit. A late device records
+// what it is given with addresses and numbers, as a GPU does, so that whatever changes without another capture shows.
 
 using namespace troupe;
 

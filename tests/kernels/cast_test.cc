@@ -56,7 +56,8 @@ BOOST_AUTO_TEST_CASE(EveryHalfWidensToItsNumberAndComesBackWhereverItLies) {
   Tensor halves = Tensor::empty({65536}, DType::f16);
   for (uint32_t bits = 0; bits < 65536; ++bits) halves.data<Half>()[bits] = {static_cast<uint16_t>(bits)};
   for (int64_t count : {1, 7, 8, 13, 65536}) {
-    const Tensor last = halves.view(65536 - count, {count}), wide = cast(last, DType::f32), back = cast(wide, DType::f16);
+    const Tensor last = halves.view(65536 - count, {count}), wide = cast(last, DType::f32),
+                 back = cast(wide, DType::f16);
     int wrong = 0;
     for (int64_t i = 0; i < count; ++i) {
       const Half half = last.data<Half>()[i];

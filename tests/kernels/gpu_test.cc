@@ -61,10 +61,11 @@ void check_linear(DType dtype, int64_t m, int64_t n, int64_t k, bool with_bias, 
 }
 
 // cuDNN may convolve by Winograd's transforms, which round more than sums do.
-void check_conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, ops::ConvGeometry g, DType dtype = DType::f32) {
+void check_conv(int64_t n, int64_t c, int64_t size, int64_t o, int64_t kernel, ops::ConvGeometry g,
+                DType dtype = DType::f32) {
   const double most = dtype == DType::f64 ? 1e-12 : 1e-4;
-  const std::string what = cat(n, " x ", c, " x ", size, "^2 by ", o, " x ", kernel, "^2, stride ", g.stride, ", padding ",
-                               g.padding, ", ", name_of(dtype));
+  const std::string what = cat(n, " x ", c, " x ", size, "^2 by ", o, " x ", kernel, "^2, stride ", g.stride,
+                               ", padding ", g.padding, ", ", name_of(dtype));
   const Shape shape = ops::conv_output({n, c, size, size}, {o, c, kernel, kernel}, g);
   const Tensor x = test::exact(1, {n, c, size, size}, dtype), w = test::exact(2, {o, c, kernel, kernel}, dtype),
                bias = test::exact(3, {o}, dtype), dy = test::exact(4, shape, dtype);

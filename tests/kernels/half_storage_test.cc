@@ -19,9 +19,10 @@ BOOST_AUTO_TEST_SUITE(half_storage)
 
 namespace {
 
-const ModelSpec kMlp{.kind = "mlp", .input = {6}, .classes = 3, .hidden = {8, 7, 5}, .activation = "gelu", .dropout = 0.3,
-                     .layer_norm = true};
-const ModelSpec kCnn{.kind = "cnn", .input = {2, 8, 8}, .classes = 3, .hidden = {5}, .channels = {3, 4}, .batch_norm = true};
+const ModelSpec kMlp{.kind = "mlp", .input = {6}, .classes = 3, .hidden = {8, 7, 5}, .activation = "gelu",
+                     .dropout = 0.3, .layer_norm = true};
+const ModelSpec kCnn{.kind = "cnn", .input = {2, 8, 8}, .classes = 3, .hidden = {5}, .channels = {3, 4},
+                     .batch_norm = true};
 const ModelSpec kResnet{.kind = "resnet", .input = {1, 6, 6}, .classes = 3, .channels = {3, 4}, .blocks = {1, 2}};
 const ModelSpec kGpt{.kind = "gpt", .input = {7}, .classes = 11, .dropout = 0.2, .layers = 3, .heads = 2, .width = 8,
                      .context = 7};
@@ -55,7 +56,8 @@ struct Fixture {
     nn::ModelSource source(model, data, data, 1, storage);
     std::vector<Tensor> gradients(weights.size());
     const Batch batch{samples, 7, loss_scale};
-    loss = source.backward(batch, weights, [&](size_t layer, Tensor gradient) { gradients[layer] = gradient; }).loss_sum;
+    const auto keep = [&](size_t layer, Tensor gradient) { gradients[layer] = gradient; };
+    loss = source.backward(batch, weights, keep).loss_sum;
     return gradients;
   }
 

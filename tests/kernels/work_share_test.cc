@@ -54,8 +54,10 @@ BOOST_AUTO_TEST_CASE(ATileThatThrowsFailsItsJobAlone) {
 BOOST_AUTO_TEST_CASE(AJobThatAddsAnotherIsFollowedByIt) {
   WorkShare share;
   bool second = false;
-  share.add({.run = [](int64_t) {},
-             .done = [&](const Status&) { share.add({.run = [&](int64_t) { second = true; }, .done = [](const Status&) {}}); }});
+  share.add(
+      {.run = [](int64_t) {},
+       .done =
+           [&](const Status&) { share.add({.run = [&](int64_t) { second = true; }, .done = [](const Status&) {}}); }});
   share.help();
   BOOST_TEST(second);
 }

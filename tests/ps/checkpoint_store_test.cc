@@ -1,4 +1,5 @@
 #include <tests/ps/checkpoint_fixture.h>
+#include <troupe/ps/checkpoint/export_parameters.h>
 
 using namespace troupe;
 using namespace troupe::ps;

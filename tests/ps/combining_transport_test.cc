@@ -288,7 +288,8 @@ class Storm {
     Worker& mine = workers_[w];
     if (e.to != endpoint(w)) return;
     if (const auto* reply = std::get_if<PullReply>(&e.body); reply && reply->step == mine.step) mine.has_weights = true;
-    if (const auto* ack = std::get_if<PushAck>(&e.body); ack && ack->step == mine.step && ack->sequence == mine.sequence) {
+    if (const auto* ack = std::get_if<PushAck>(&e.body);
+        ack && ack->step == mine.step && ack->sequence == mine.sequence) {
       ++mine.step;
       mine.has_weights = mine.pushed = false;
     }

@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/coordinator_world.h"
+#include <tests/support/coordinator_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -142,8 +142,9 @@ BOOST_AUTO_TEST_CASE(WhenAllWaitAndNoneJoinsAllAreNamed) {
   w.say(1, "key");
   w.pass(46);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
-  BOOST_TEST(w.all.finished->failure.find("worker 0 on node 0 (first), worker 1 on node 1 (second) have not joined") == 0u,
-             w.all.finished->failure);
+  BOOST_TEST(
+      w.all.finished->failure.find("worker 0 on node 0 (first), worker 1 on node 1 (second) have not joined") == 0u,
+      w.all.finished->failure);
 }
 
 BOOST_AUTO_TEST_CASE(WhenAllHaveJoinedTimeMayPass) {

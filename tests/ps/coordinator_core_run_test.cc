@@ -1,6 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/coordinator_world.h"
+#include <tests/support/coordinator_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;

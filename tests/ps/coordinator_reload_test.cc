@@ -2,7 +2,7 @@
 
 #include <troupe/ps/control/journal.h>
 
-#include "tests/support/coordinator_world.h"
+#include <tests/support/coordinator_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -101,7 +101,8 @@ BOOST_AUTO_TEST_CASE(WhatIsLostIsReported) {
   BOOST_TEST_REQUIRE(lost.size() == 1u);
   const std::string layer = w.options.layers[w.core->membership().layout->slices[w.slice_of(1)].layer].name;
   BOOST_TEST((lost[0] == LostRange{1, layer, 0, 32, 2, 3, 4, 2}));
-  BOOST_TEST(holds(w.all.events.back(), "of server 1 is as before step 2 (4 updates) and goes on with step 3: up to 2"));
+  BOOST_TEST(
+      holds(w.all.events.back(), "of server 1 is as before step 2 (4 updates) and goes on with step 3: up to 2"));
   BOOST_TEST(holds(w.all.events.at(w.all.events.size() - 2), "goes on from the checkpoint checkpoints/step-1"));
 }
 

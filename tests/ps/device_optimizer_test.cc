@@ -59,7 +59,8 @@ void step_on_cpu(const ps::Optimizer& optimizer, int64_t step, Held& held) {
 void step_on_device(const ps::DeviceOptimizer& optimizer, int64_t step, Held& held) {
   Stream stream;
   const Tensor gradient = drawn(10 + static_cast<uint64_t>(step));
-  optimizer.apply(stream, ps::segments_of(layer(), 0, kCount), {gradient, held.values, held.state, 0.25, 0.5, step, step});
+  optimizer.apply(stream, ps::segments_of(layer(), 0, kCount),
+                  {gradient, held.values, held.state, 0.25, 0.5, step, step});
 }
 
 /// The largest difference after some steps, in words; empty where there is none.
@@ -75,7 +76,8 @@ std::string unlike_servers(const ps::OptimizerOptions& options) {
   got.state.push_back(got.values);
   for (size_t i = 0; i < got.state.size(); ++i)
     for (int64_t k = 0; k < kCount; ++k) {
-      const float a = std::as_const(got.state[i]).data<float>()[k], b = std::as_const(expected.state[i]).data<float>()[k];
+      const float a = std::as_const(got.state[i]).data<float>()[k],
+                  b = std::as_const(expected.state[i]).data<float>()[k];
       if (a != b) return cat(options.name, ": element ", k, " of tensor ", i, " is ", a, ", the servers' ", b);
     }
   return "";

@@ -4,12 +4,12 @@
 
 #include <troupe/ps/param/shard_device.h>
 
-#include "tests/support/late_updates.h"
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/late_updates.h>
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
-// Shards that live on a late device are the ones in host memory, bit for bit: the arithmetic is the same, and what is late
-// shows whoever reads or writes too early.
+// Shards that live on a late device are the ones in host memory, bit for bit: the arithmetic is the same, and what is
+// late shows whoever reads or writes too early.
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -53,10 +53,6 @@ ShardOptions on(std::shared_ptr<ShardDevice> device, ShardOptions options) {
   return options;
 }
 
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
-
 /// Feeds `other` what the world's shard gets; what they say must be equal once `device` has come that far.
 void feed(ShardWorld& world, uint64_t seed, Shard& other, ShardDevice& device, int events) {
   Random random(derive_seed(seed, "traffic"));
@@ -72,7 +68,8 @@ void feed(ShardWorld& world, uint64_t seed, Shard& other, ShardDevice& device, i
     if (i % 16 != 15) continue;  // so that many updates are under way together
     BOOST_TEST_REQUIRE(device.wait().has_value());
     for (size_t k = 0; k < said.size(); ++k)
-      BOOST_REQUIRE_MESSAGE(text_of(said[k]) == expected[k], "seed " << seed << ", " << expected[k] << text_of(said[k]));
+      BOOST_REQUIRE_MESSAGE(text_of(said[k]) == expected[k],
+                            "seed " << seed << ", " << expected[k] << text_of(said[k]));
     said.clear(), expected.clear();
   }
 }
@@ -95,8 +92,8 @@ BOOST_AUTO_TEST_CASE(AShardOnADeviceSaysAndHoldsWhatTheOneInHostMemoryDoes) {
   BOOST_TEST(updates > 100);  // the traffic is worth something
 }
 
-// As after a move, a take-over by a replica, or a restart from a log that was shrunk: from host memory to the device, from
-// there to another one, and back.
+// As after a move, a take-over by a replica, or a restart from a log that was shrunk: from host memory to the device,
+// from there to another one, and back.
 BOOST_AUTO_TEST_CASE(ItGoesOnFromAnImageOfTheOtherKind) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     ShardWorld world = world_of(seed);
@@ -109,7 +106,8 @@ BOOST_AUTO_TEST_CASE(ItGoesOnFromAnImageOfTheOtherKind) {
     }
     const auto first = device(seed), second = device(seed + 100);
     const std::string expected = text_of(world.shard->image());
-    const auto made = Shard::make_from(world.shard->image(), on(first, world.options), make_null_store(), zeros()).value();
+    const auto made =
+        Shard::make_from(world.shard->image(), on(first, world.options), make_null_store(), zeros()).value();
     BOOST_TEST(text_of(made->image()) == expected);
     const auto moved = Shard::make_from(made->image(), on(second, world.options), make_null_store(), zeros()).value();
     BOOST_TEST(text_of(moved->image()) == expected);

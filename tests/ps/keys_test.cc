@@ -4,9 +4,9 @@
 #include <troupe/ps/transport/keys.h>
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/temp_folder.h"
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/temp_folder.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -120,6 +120,17 @@ BOOST_AUTO_TEST_CASE(SmallSlicesOfOnePolicyAndServerAreFusedUpToTheLimit) {
   for (const Parcel& parcel : layout.parcels) BOOST_TEST(parcel.slices.size() == 4u);
 }
 
+BOOST_AUTO_TEST_CASE(AServerInAnotherProcessGetsALargeLayerInSlices) {
+  LayoutOptions options{.servers = 1, .slice_bytes = 4000};
+  BOOST_TEST(make_layout(layers_of({4000}), all(1), options).slices.size() == 1u);
+  options.spread = true;
+  const Layout spread = make_layout(layers_of({4000}), all(1), options);
+  BOOST_TEST(spread.slices.size() == 5u);
+  check_cover(spread);
+  options.whole_layers = true;
+  BOOST_TEST(make_layout(layers_of({4000}), all(1), options).slices.size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(SlicesOfDifferentStalenessTravelApart) {
   const Layout layout = make_layout(layers_of({100, 100, 100}), {{Mode::ssp, 1}, {Mode::ssp, 2}, {Mode::ssp, 1}}, {1});
   BOOST_REQUIRE(layout.parcels.size() == 2u);

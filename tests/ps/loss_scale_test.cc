@@ -2,7 +2,7 @@
 
 #include <troupe/ps/param/loss_scale.h>
 
-#include "tests/support/coordinator_world.h"
+#include <tests/support/coordinator_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(ItFallsBehindAnOverflowAndRisesAfterTheInterval) {
     scale = next_loss_scale(kDynamic, scale, overflow);
     values.push_back(scale.value);
   }
-  BOOST_TEST(values == (std::vector<double>{64, 64, 128, 64, 64, 64, 32, 32, 32, 64}), boost::test_tools::per_element());
+  BOOST_TEST(values == (std::vector<double>{64, 64, 128, 64, 64, 64, 32, 32, 32, 64}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(ItNeverFallsBelowTheLeast) {
@@ -102,8 +103,9 @@ BOOST_AUTO_TEST_CASE(AllWorkersHaveTheSameScaleInEveryStep) {
   for (Step step = 0; step < 5; ++step) scales.push_back(take_step(w, step, step != 1));
   BOOST_TEST(scales == (std::vector<double>{64, 64, 32, 32, 32}), boost::test_tools::per_element());
   BOOST_TEST_REQUIRE(w.all.events.size() == 2u);
-  BOOST_TEST(w.all.events[0] ==
-             "step 1: the gradient overflowed (layer fc2, worker 1), the step is skipped; the loss scale goes from 64 to 32");
+  BOOST_TEST(
+      w.all.events[0] ==
+      "step 1: the gradient overflowed (layer fc2, worker 1), the step is skipped; the loss scale goes from 64 to 32");
   BOOST_TEST(w.all.events[1] == "step 4: 3 steps in a row did not overflow; the loss scale goes from 32 to 64");
   BOOST_TEST(w.all.steps.at(2).loss_scale == 32);
 }
@@ -113,8 +115,9 @@ BOOST_AUTO_TEST_CASE(AnOverflowAtTheLeastScaleEndsTheRunAndSaysHowItCameThere) {
   w.begin();
   for (Step step = 0; step < 3; ++step) take_step(w, step, false);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
-  BOOST_TEST(w.all.finished->failure.find("step 2: the gradient holds NaN or Inf (layer fc2, worker 1) at the least loss "
-                                          "scale, 16 (before: 64 from step 0, 32 from step 1, 16 from step 2)") == 0u);
+  BOOST_TEST(
+      w.all.finished->failure.find("step 2: the gradient holds NaN or Inf (layer fc2, worker 1) at the least loss "
+                                   "scale, 16 (before: 64 from step 0, 32 from step 1, 16 from step 2)") == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(OrIsSkippedWhereTheRunIsToldTo) {
@@ -178,7 +181,8 @@ BOOST_AUTO_TEST_CASE(ALossOfTheOnlyServersThatVoteDoesNotHoldTheNextStepBack) {
   for (ReloadRequest request : std::exchange(w.all.reloads, {})) {
     Reload reload{"", 0, {}};
     for (const Slice& slice : w.core->membership().layout->slices)
-      if (slice.server == request.server.index) reload.slices.push_back({slice.id, Tensor::zeros({slice.count()}), {}, 0});
+      if (slice.server == request.server.index)
+        reload.slices.push_back({slice.id, Tensor::zeros({slice.count()}), {}, 0});
     w.take(w.core->reloaded(request.server, reload));
   }
   for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});

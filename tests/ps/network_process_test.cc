@@ -3,11 +3,11 @@
 
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/child_process.h"
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/temp_folder.h"
-#include "tests/support/tensors.h"
+#include <tests/support/child_process.h>
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/temp_folder.h>
+#include <tests/support/tensors.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -13,8 +13,8 @@
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
 
 using namespace troupe;
 using namespace troupe::ps;

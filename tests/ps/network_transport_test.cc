@@ -8,10 +8,10 @@
 #include <troupe/ps/transport/network_transport.h>
 #include <troupe/ps/transport/prompt_sink.h>
 
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/temp_folder.h"
-#include "tests/support/tensors.h"
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/temp_folder.h>
+#include <tests/support/tensors.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -3,7 +3,7 @@
 
 #include <troupe/ps/param/optimizer.h>
 
-#include "tests/support/fixture.h"
+#include <tests/support/fixture.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(AlexnetWithoutReplicationIsCutAsPublished) {
   BOOST_TEST(cut->stages.size() == 4u);
   BOOST_TEST(cut->time == 0.028721, tolerance(1e-9));
   // Layer 0 alone decides, so that there are several best cuts; the published one is among them.
-  const auto published = partition_at(layers, std::vector<int64_t>{1, 8, 12}, {.count_transfers = false});
+  const auto published = partition_by_counts(layers, std::vector<int64_t>{1, 7, 4, 10}, {.count_transfers = false});
   BOOST_REQUIRE(published);
   BOOST_TEST(text(*published) == "0-0 x1, 1-7 x1, 8-11 x1, 12-21 x1");
   BOOST_TEST(published->time == cut->time, tolerance(1e-12));
@@ -138,27 +138,20 @@ BOOST_AUTO_TEST_CASE(MoreStagesThanLayersAreRefused) {
              "4 stages are more than the model's 3 layers; a stage needs at least one");
 }
 
-BOOST_AUTO_TEST_CASE(ExplicitCutsAndCountsAreTaken) {
+BOOST_AUTO_TEST_CASE(ExplicitCountsAreTaken) {
   std::vector<LayerCost> layers(6);
   for (LayerCost& layer : layers) layer.forward = 1;
-  const std::vector<int64_t> cuts = {1, 4}, counts = {1, 3, 2};
-  const auto at = partition_at(layers, cuts, {}), by = partition_by_counts(layers, counts, {});
-  BOOST_REQUIRE(at);
+  const auto by = partition_by_counts(layers, std::vector<int64_t>{1, 3, 2}, {});
   BOOST_REQUIRE(by);
-  BOOST_TEST(text(*at) == "0-0 x1, 1-3 x1, 4-5 x1");
-  BOOST_TEST((at->stages == by->stages));
-  BOOST_TEST(at->time == 3.0);
+  BOOST_TEST(text(*by) == "0-0 x1, 1-3 x1, 4-5 x1");
+  BOOST_TEST(by->time == 3.0);
   layers[1].layers = 5;  // a block that cannot be cut
   BOOST_TEST(layer_counts(layers, *by) == (std::vector<int64_t>{1, 7, 2}), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(CutsAndCountsThatDoNotFitAreRefused) {
+BOOST_AUTO_TEST_CASE(CountsThatDoNotFitAreRefused) {
   const std::vector<LayerCost> layers(6);
-  const auto at = [&](std::vector<int64_t> cuts) { return error_of(partition_at(layers, cuts, {})); };
   const auto by = [&](std::vector<int64_t> counts) { return error_of(partition_by_counts(layers, counts, {})); };
-  BOOST_TEST(at({0}) == "the cut at layer 0 leaves stage 0 empty: cuts ascend from 1");
-  BOOST_TEST(at({3, 3}) == "the cut at layer 3 leaves stage 1 empty: cuts ascend from 1");
-  BOOST_TEST(at({6}) == "the cut at layer 6 leaves nothing behind it: the model has 6 layers");
   BOOST_TEST(by({3, 0, 3}) == "stage 1 has 0 layers; at least one is needed");
   BOOST_TEST(by({3, 4}) == "stage 1 with 4 layers ends beyond the model's 6 layers");
   BOOST_TEST(by({3, 2}) == "the stages' counts add up to 5 of the model's 6 layers");

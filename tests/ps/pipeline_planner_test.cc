@@ -15,6 +15,20 @@ BOOST_AUTO_TEST_SUITE(pipeline_planner)
 
 namespace {
 
+/// arXiv 2104.04473: P = 12 l h^2 (1 + 13/(12 h) + (V+s)/(12 l h)), with tied weights and learned positions.
+double transformer_parameters(const TransformerShape& shape) {
+  const auto l = static_cast<double>(shape.layers), h = static_cast<double>(shape.width);
+  const auto s = static_cast<double>(shape.context), v = static_cast<double>(shape.vocabulary);
+  return 12 * l * h * h * (1 + 13 / (12 * h) + (v + s) / (12 * l * h));
+}
+
+/// The same: 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)) for a training step of `batch` samples with full recomputation.
+double transformer_step_flops(const TransformerShape& shape, double batch) {
+  const auto l = static_cast<double>(shape.layers), h = static_cast<double>(shape.width);
+  const auto s = static_cast<double>(shape.context), v = static_cast<double>(shape.vocabulary);
+  return 96 * batch * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+}
+
 /// arXiv 2104.04473, table 1: A100, sequences of 2048, a vocabulary of 51,200.
 struct Published {
   double billions;

@@ -80,8 +80,9 @@ BOOST_AUTO_TEST_CASE(ADynamicScaleNeedsLayersThatWaitForAll) {
   const std::string text = "precision.loss_scale = \"dynamic\"\n[[update]]\nlayers = \"fc2\"\nmode = \"async\"\n"
                            "[[update]]\nlayers = \"*\"\nmode = \"sync\"\n";
   const std::string error = error_of(text);
-  BOOST_TEST(holds(error, "precision.loss_scale = \"dynamic\" (x.toml:1) is a decision of all workers on each step, and "
-                          "[[update]] table 1"),
+  BOOST_TEST(holds(error,
+                   "precision.loss_scale = \"dynamic\" (x.toml:1) is a decision of all workers on each step, and "
+                   "[[update]] table 1"),
              error);
   BOOST_TEST(holds(error, "has mode async, whose pushes wait for none"), error);
 }

@@ -2,7 +2,7 @@
 
 #include <troupe/ps/param/reloaded_image.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -8,9 +8,9 @@
 #include <troupe/ps/control/server_core.h>
 #include <troupe/ps/wire/codec.h>
 
-#include "tests/support/memory_disk.h"
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/memory_disk.h>
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -19,10 +19,6 @@ using namespace troupe::ps::test;
 BOOST_AUTO_TEST_SUITE(replication)
 
 namespace {
-
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
 
 // A server whose shard is the world's, and a replica. What they say to each other is carried by hand.
 struct Pair {

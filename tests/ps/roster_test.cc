@@ -227,7 +227,8 @@ BOOST_AUTO_TEST_CASE(WhereNobodyAnswersItAfterThatAnotherMayHaveItsPlace) {
   w.tick_at(0);
   w.tick_at(50'000);
   BOOST_TEST(w.tick_at(51'000).failure == "");
-  BOOST_TEST(holds(w.tick_at(51'001).failure, "this coordinator stood still for 50000 ms, and no node has answered it"));
+  BOOST_TEST(
+      holds(w.tick_at(51'001).failure, "this coordinator stood still for 50000 ms, and no node has answered it"));
 }
 
 BOOST_AUTO_TEST_CASE(ANodeThatLeavesGetsNothingMore) {

@@ -6,8 +6,8 @@
 #include <troupe/kernels/base/random.h>
 #include <troupe/ps/param/rows.h>
 
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;

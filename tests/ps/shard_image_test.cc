@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
-#include "tests/support/shard_text.h"
-#include "tests/support/shard_traffic.h"
+#include <tests/support/shard_text.h>
+#include <tests/support/shard_traffic.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -10,10 +10,6 @@ using namespace troupe::ps::test;
 BOOST_AUTO_TEST_SUITE(shard_image)
 
 namespace {
-
-Shard::InitialState zeros() {
-  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
-}
 
 std::unique_ptr<Shard> shard_from(const ShardImage& image, const ShardOptions& options,
                                   std::shared_ptr<ShardStore> store = make_null_store()) {

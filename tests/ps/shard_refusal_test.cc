@@ -4,7 +4,7 @@
 
 #include <troupe/kernels/base/random.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -3,8 +3,9 @@
 #include <limits>
 
 #include <troupe/kernels/base/random.h>
+#include <troupe/ps/param/held_slice.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -674,9 +675,7 @@ BOOST_AUTO_TEST_CASE(TheNormOverAllShardsIsTheNormOnOneDevice) {
       ShardOptions options{{Role::server, s, 1}};
       options.optimizer = optimizer_of("sgd");
       options.needs_verdict = true;
-      Shard shard(options, make_null_store(), [](const Slice& slice) {
-        return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0};
-      });
+      Shard shard(options, make_null_store(), zeros());
       shard.handle(
           {kCoordinator, options.self, 1, Membership{1, {1, 1}, std::vector<Incarnation>(servers, 1), layout}});
       for (WorkerId w : {0, 1}) {
@@ -734,6 +733,23 @@ BOOST_AUTO_TEST_CASE(AnImmediatePushWritesInPlaceWhatNobodyHolds) {
   const auto held = world.pull(0, 0, 1);
   world.push(0, 0, 1);
   BOOST_TEST(world.shard->state()[0].values.raw() != before);
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsLentIsNotWrittenByItsOnlyHolder) {
+  const ShardWorld world({kAsync});
+  std::vector<float> lent(ShardWorld::kCount, 5);
+  const auto lend = [&] {
+    auto* const data = reinterpret_cast<std::byte*>(lent.data());
+    return Tensor(std::make_shared<Buffer>(data, lent.size() * 4, Device{}, [](Buffer&) {}, false), 0,
+                  {ShardWorld::kCount}, DType::f32);
+  };
+  const auto momentum = optimizer_of("sgd", 1, 0.5);
+  HeldSlice slice(*world.layout, world.layout->slices[0], {0, lend(), {lend()}, 9}, *momentum);
+  const std::vector<Tensor> gradient = {ShardWorld::filled(ShardWorld::kCount, 1)};
+  slice.apply(*momentum, {}, gradient);
+  BOOST_TEST((lent == std::vector<float>(ShardWorld::kCount, 5)));
+  BOOST_TEST(slice.values().span<float>()[0] == 5 - (0.5F * 5 + 1));
+  BOOST_TEST(slice.values().buffer()->writable());
 }
 
 BOOST_AUTO_TEST_CASE(ASyncParcelAlternatesBetweenTwoBuffers) {

@@ -3,14 +3,15 @@
 #include <zmq.hpp>
 
 #include <troupe/ps/transport/internal/shared_frames.h>
+#include <troupe/ps/transport/internal/shared_heap.h>
 #include <troupe/ps/transport/network_transport.h>
 
-#include "tests/support/child_process.h"
-#include "tests/support/inbox.h"
-#include "tests/support/network.h"
-#include "tests/support/random_message.h"
-#include "tests/support/shared_mail.h"
-#include "tests/support/temp_folder.h"
+#include <tests/support/child_process.h>
+#include <tests/support/inbox.h>
+#include <tests/support/network.h>
+#include <tests/support/random_message.h>
+#include <tests/support/shared_mail.h>
+#include <tests/support/temp_folder.h>
 
 using namespace troupe;
 using namespace troupe::ps;
@@ -105,6 +106,18 @@ BOOST_AUTO_TEST_CASE(LargeTensorsArriveInSharedMemory) {
   for (const int64_t count : {1, 1000, 16384, 1 << 18, 4 << 20}) BOOST_TEST(pair.exchange(push_of(count)));
 }
 
+BOOST_AUTO_TEST_CASE(ALargeTensorIsLentToItsReceiverAndComesBack) {
+  Pair pair;
+  BOOST_TEST(pair.exchange(Pull{}));
+  BOOST_REQUIRE(eventually([&] { return pair.shared(); }));
+  const Push push = push_of(1 << 18);
+  BOOST_TEST(pair.exchange(push));
+  BOOST_TEST(push.gradients[0].buffer().use_count() > 1);  // not copied
+  BOOST_TEST(eventually([&] {  // what comes back is seen when something is sent
+    return pair.exchange(Pull{}) && push.gradients[0].buffer().use_count() == 1;
+  }));
+}
+
 BOOST_AUTO_TEST_CASE(WhatTheRingHasNoRoomForGoesThroughTheSocket) {
   Pair pair({.shared_bytes = 1 << 20}, {.shared_bytes = 1 << 20});
   BOOST_TEST(pair.exchange(Pull{}));
@@ -158,7 +171,7 @@ BOOST_AUTO_TEST_CASE(AKilledPeerIsMetAgainWhenItComesBack) {
   BOOST_TEST(eventually([] { return mapped_segments() == 4; }));
   transport->close();
   transport.reset();
-  BOOST_TEST(eventually([] { return mapped_segments() == 0; }));
+  BOOST_TEST(eventually([] { return SharedHeap::of_this_process()->take_back() == 0 && mapped_segments() == 0; }));
 }
 
 BOOST_AUTO_TEST_CASE(SwitchedOffHereItIsNotOffered) {

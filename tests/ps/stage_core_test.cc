@@ -521,8 +521,8 @@ BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
         world.take(stage, node.core->handle({{Role::worker, from, 1}, {Role::worker, stage, 1}, 1,
                                              Activation{kind, step, micro, stage, samples, {value}}}));
       };
-      // Inputs are there as early as the stage before can have made them; a gradient comes when the stages behind can: the
-      // pipeline's depth later.
+      // Inputs are there as early as the stage before can have made them; a gradient comes when the stages behind can:
+      // the pipeline's depth later.
       size_t fed = 0;
       const auto forwards = [&] {
         return static_cast<size_t>(std::ranges::count(node.ran, ActionKind::forward, &Action::kind));
@@ -554,7 +554,7 @@ BOOST_AUTO_TEST_CASE(WithoutDelaysStagesRunTheSchedulesOwnList) {
   }
 }
 
-// ---- what peers send -------------------------------------------------------------------------------------------------
+// ---- what peers send ------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -637,8 +637,9 @@ BOOST_AUTO_TEST_CASE(OutputsOfAnAsynchronousScheduleWaitUpToTheStagesBehind) {
 }
 
 BOOST_AUTO_TEST_CASE(WhatComesFromTheWrongStageOrReplicaIsAFault) {
-  for (const auto& [from, kind] : {std::pair{2u, Activation::Kind::forward}, std::pair{0u, Activation::Kind::backward},
-                                   std::pair{3u, Activation::Kind::forward}, std::pair{1u, Activation::Kind::forward}}) {
+  for (const auto& [from, kind] :
+       {std::pair{2u, Activation::Kind::forward}, std::pair{0u, Activation::Kind::backward},
+        std::pair{3u, Activation::Kind::forward}, std::pair{1u, Activation::Kind::forward}}) {
     World world(schedule("1f1b", 3, 4), 1);
     world.begin(train(0));
     Activation activation = outputs(0, 0, 1);
@@ -801,8 +802,8 @@ BOOST_AUTO_TEST_CASE(WhatAServerSendsAsOutputsIsAFault) {
 BOOST_AUTO_TEST_CASE(APartOfATiedGradientThatDoesNotFitIsAFault) {
   const SampleRange samples{0, 0, 16}, others{0, 1, 16};
   for (const auto& [range, part, fits] :
-       {std::tuple{samples, one(201), true}, std::tuple{others, one(201), false}, std::tuple{samples, one(201, 2), false},
-        std::tuple{samples, Tensor::zeros({1}, DType::bf16), false}}) {
+       {std::tuple{samples, one(201), true}, std::tuple{others, one(201), false},
+        std::tuple{samples, one(201, 2), false}, std::tuple{samples, Tensor::zeros({1}, DType::bf16), false}}) {
     World world(schedule("1f1b", 2, 1), 1, {{0, 1}});
     world.begin(train(0));
     world.take(0, world.nodes[0].core->gradient(1, 0, one(1)));

@@ -7,7 +7,7 @@
 
 #include <troupe/ps/checkpoint/update_log.h>
 
-#include "tests/support/memory_disk.h"
+#include <tests/support/memory_disk.h>
 
 using namespace troupe;
 using namespace troupe::ps;

@@ -64,8 +64,8 @@ BOOST_AUTO_TEST_CASE(AlignedPayloadsAreReadWhereTheyCame) {
   }
 }
 
-// A stage reads a megabyte of activations where the transport has put it, and the transport sends it from where the stage
-// before has computed it: between two stages in two processes it is moved by the transport alone.
+// A stage reads a megabyte of activations where the transport has put it, and the transport sends it from where the
+// stage before has computed it: between two stages in two processes it is moved by the transport alone.
 BOOST_AUTO_TEST_CASE(AnActivationIsCopiedByNobodyButTheTransport) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor outputs = Tensor::zeros({4, 1 << 16}, dtype);

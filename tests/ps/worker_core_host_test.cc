@@ -5,6 +5,8 @@
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/combined_push.h>
 
+#include <tests/support/said.h>
+
 using namespace troupe;
 using namespace troupe::ps;
 
@@ -26,8 +28,10 @@ class World {
  public:
   explicit World(WorkerId self, bool skip_non_finite = false) : self_(self) {
     std::vector<LayerSpec> layers;
-    for (const char* name : {"fc1", "fc2", "fc3"}) layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
-    layout_ = std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
+    for (const char* name : {"fc1", "fc2", "fc3"})
+      layers.push_back({name, kCount, {{cat(name, ".weight"), {kCount}, 0}}});
+    layout_ =
+        std::make_shared<Layout>(make_layout(layers, {{Mode::sync}, {Mode::sync}, {Mode::sync}}, {.fuse_bytes = 0}));
     WorkerOptions options;
     options.self = {Role::worker, self, 1};
     options.bucket_bytes = 4 * kCount;
@@ -67,6 +71,12 @@ class World {
     for (const LayerId layer : {1u, 0u})
       take(core->summed_on_host({step, {{layer, self_ == 0 ? filled(value) : Tensor{}}}, samples, finite}));
   }
+  /// Weights of `step` that came through the group.
+  void give(Step step, std::vector<LayerId> layers = {0, 1}, float value = 0) {
+    HostWeights weights{step, 1, {}};
+    for (const LayerId layer : layers) weights.layers.emplace_back(layer, filled(value));
+    take(core->weights_given(weights));
+  }
   void alone(Step step, float value, int64_t samples) {
     for (const LayerId layer : {1u, 0u})
       take(core->summed_on_host({step, {{layer, filled(value)}}, samples, true, true}));
@@ -88,19 +98,32 @@ class World {
     begin(0);
     acknowledge(said<Push>());
   }
+  /// The second step of a group, of which layer 0's weights have come, and fc3's.
+  void begin_second() {
+    begin_together();
+    sum(0, 3, 10);
+    acknowledge(sums());
+    work(2, 1);
+    reply(1);
+    tasks.clear();
+    give(1, {0}, 7);
+  }
+  Work second() const { return {2, Work::Kind::train, 1, 1, 12, {0, 0, 4}}; }
+  /// Parcels of the host that were asked for.
+  std::vector<ParcelId> pulled(Step step) {
+    std::vector<ParcelId> parcels;
+    for (const Pull& pull : said<Pull>())
+      if (pull.step == step && pull.parcel != 2) parcels.push_back(pull.parcel);
+    return parcels;
+  }
+  float weight(LayerId layer) const { return std::as_const(core->weights(second())[layer]).data<float>()[0]; }
   void acknowledge(const std::vector<Push>& pushes) {
     for (const Push& push : pushes) hear(kServer, PushAck{push.sequence, push.parcel, push.step});
   }
 
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(sent, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return test::take_said<M>(sent);
   }
   /// Pushes of the layers of the host.
   std::vector<Push> sums() {
@@ -233,22 +256,8 @@ BOOST_AUTO_TEST_CASE(AnotherMemberPushesNothingAndIsDoneWhenTheNextWeightsCome) 
   w.sum(0, 3, 10);
   BOOST_TEST(w.sums().empty());
   BOOST_TEST(w.said<WorkDone>().empty());
-  w.reply(1);
+  w.give(1);
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
-}
-
-// The server may be faster than the own thread.
-BOOST_AUTO_TEST_CASE(ItIsDoneTooWhenTheNextWeightsComeBeforeTheSum) {
-  World w(1);
-  w.group();
-  w.begin(0);
-  w.work(2, 1);
-  w.acknowledge(w.said<Push>());
-  w.reply(1);
-  BOOST_TEST(w.said<WorkDone>().size() == 1u);
-  w.sum(0, 3, 10);
-  BOOST_TEST(w.sums().empty());
-  BOOST_TEST(w.said<Pull>().empty());
 }
 
 // The acknowledgement is lost, the weights that follow the sum are not.
@@ -325,6 +334,7 @@ BOOST_AUTO_TEST_CASE(SoDoesWhoeverHadOnlyBeenCovered) {
   const auto own = w.sums();
   BOOST_TEST_REQUIRE(own.size() == 2u);
   BOOST_TEST(own[0].samples == 4);
+  BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{1, 0}));
   w.acknowledge(own);
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
 }
@@ -333,7 +343,7 @@ BOOST_AUTO_TEST_CASE(OfASumThatIsStoredNothingIsPushedAgain) {
   World w(1);
   w.begin_together();
   w.sum(0, 3, 10);
-  w.reply(1);
+  w.give(1);
   w.join(2);
   w.alone(0, 1, 4);
   BOOST_TEST(w.sums().empty());
@@ -352,6 +362,119 @@ BOOST_AUTO_TEST_CASE(ASumAndAnOwnGradientAreNeverPushedTogether) {
   BOOST_TEST(first[0].parcel == 0u);
   w.take(w.core->summed_on_host({0, {{1, filled(1)}}, 4, true, true}));
   BOOST_TEST(w.sums().size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(TheLowestGivesTheNextWeightsInTheOrderOfTheForwardPass) {
+  World w(0);
+  w.begin_together();
+  w.sum(0, 3, 10);
+  std::vector<Pull> pulls = w.said<Pull>();
+  std::erase_if(pulls, [](const Pull& pull) { return pull.step != 1 || pull.parcel == 2; });
+  BOOST_TEST_REQUIRE(pulls.size() == 2u);
+  BOOST_TEST_REQUIRE(pulls[0].parcel == 1u);
+  w.hear(kServer, PullReply{1, 1, pulls[0].ticket, {filled(5)}});
+  BOOST_TEST(w.given<Broadcast>().empty());
+  w.hear(kServer, PullReply{0, 1, pulls[1].ticket, {filled(4)}});
+  const auto given = w.given<Broadcast>();
+  BOOST_TEST_REQUIRE(given.size() == 2u);
+  for (const LayerId layer : {0u, 1u}) {
+    BOOST_TEST(given[layer].step == 1);
+    BOOST_TEST((given[layer].layers == std::vector<LayerId>{layer}));
+    BOOST_TEST_REQUIRE(given[layer].parts.size() == 1u);
+    BOOST_TEST(given[layer].parts[0].values.data<float>()[0] == 4.f + static_cast<float>(layer));
+  }
+}
+
+// Whichever of its threads is late, a member makes the same calls as the others in the same order.
+BOOST_AUTO_TEST_CASE(NoWeightsAreGivenBeforeAllSumsAreDone) {
+  World w(1);
+  w.begin_together();
+  w.take(w.core->summed_on_host({0, {{1, {}}}, 10, true}));
+  BOOST_TEST(w.given<Broadcast>().empty());
+  w.take(w.core->summed_on_host({0, {{0, {}}}, 10, true}));
+  const auto given = w.given<Broadcast>();
+  BOOST_TEST_REQUIRE(given.size() == 2u);
+  for (const LayerId layer : {0u, 1u}) {
+    BOOST_TEST((given[layer].layers == std::vector<LayerId>{layer}));
+    BOOST_TEST(given[layer].parts.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(AnotherMemberComputesWithWhatItIsGivenAndPullsNothing) {
+  World w(1);
+  w.begin_together();
+  w.work(2, 1);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.pulled(1).empty());
+  w.tasks.clear();
+  w.give(1, {0}, 7);
+  BOOST_TEST(w.given<Forward>().size() == 1u);
+  w.give(1, {1}, 8);
+  BOOST_TEST(w.given<Forward>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 7.f);
+  BOOST_TEST(w.weight(1) == 8.f);
+}
+
+BOOST_AUTO_TEST_CASE(ATestIsPulledAndTheStepBehindItIsGivenAllTheSame) {
+  World w(1);
+  w.begin_together();
+  w.sum(0, 3, 10);
+  w.give(1, {0, 1}, 7);
+  w.hear(kCoordinator, Work{2, Work::Kind::evaluate, 1, 1, 0, {0, 0, 4}});
+  w.reply(1);
+  BOOST_TEST(w.given<Evaluate>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 0.f);
+  w.take(w.core->evaluated({1, 2, 4}, 0));
+  w.hear(kCoordinator, Work{3, Work::Kind::train, 1, 1, 12, {0, 0, 4}});
+  BOOST_TEST(w.said<Pull>().empty());
+  BOOST_TEST(w.given<Backward>().size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(WhatAGroupThatEndedGaveIsReadAgainBeforeTheBackwardPass) {
+  World w(1);
+  w.begin_second();
+  BOOST_TEST(w.given<Forward>().size() == 1u);
+  w.join(2);
+  BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{0}));
+  w.alone(0, 1, 4);
+  BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{1}));
+  w.hear(kCoordinator, CollectiveId{"", {1}, ""});
+  w.take(w.core->tick());
+  const std::vector<Pull> pulls = w.said<Pull>();
+  for (const Pull& pull : pulls)
+    if (pull.parcel == 1) w.hear(kServer, PullReply{1, 1, pull.ticket, {filled(8)}});
+  const auto forward = w.given<Forward>();
+  BOOST_TEST_REQUIRE(forward.size() == 1u);
+  BOOST_TEST(forward[0].first == 1u);
+  BOOST_TEST(w.given<Backward>().empty());
+  for (const Pull& pull : pulls)
+    if (pull.parcel == 0) w.hear(kServer, PullReply{0, 1, pull.ticket, {filled(7)}});
+  BOOST_TEST(w.given<Forward>().empty());
+  BOOST_TEST(w.given<Backward>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 7.f);
+}
+
+BOOST_AUTO_TEST_CASE(TheLowestThenHasThemAlready) {
+  World w(0);
+  w.begin_second();
+  BOOST_TEST(w.given<Forward>().size() == 1u);
+  w.join(2);
+  BOOST_TEST(w.pulled(1).empty());
+  w.hear(kCoordinator, CollectiveId{"", {0}, ""});
+  BOOST_TEST(w.given<Forward>().size() == 1u);
+  BOOST_TEST(w.given<Backward>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 0.f);
+}
+
+BOOST_AUTO_TEST_CASE(WeightsOfAGroupThatHasEndedAreNotTaken) {
+  World w(1);
+  w.begin_together();
+  w.sum(0, 3, 10);
+  w.join(2);
+  w.give(1);
+  BOOST_TEST(w.said<WorkDone>().empty());
+  w.work(2, 1);
+  BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{0, 1}));
 }
 
 BOOST_AUTO_TEST_CASE(ASumThatIsNotFiniteIsPushedWithoutGradients) {

@@ -2,6 +2,8 @@
 
 #include <troupe/ps/control/worker_core.h>
 
+#include <tests/support/said.h>
+
 using namespace troupe;
 using namespace troupe::ps;
 
@@ -66,13 +68,7 @@ class World {
   /// What was said of one kind, and is forgotten.
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(sent, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return test::take_said<M>(sent);
   }
   template <class T>
   std::vector<T> given() {

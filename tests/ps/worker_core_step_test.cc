@@ -4,6 +4,8 @@
 
 #include <troupe/ps/control/worker_core.h>
 
+#include <tests/support/said.h>
+
 using namespace troupe;
 using namespace troupe::ps;
 
@@ -87,13 +89,7 @@ class World {
   /// What was said of one kind, and is forgotten.
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(sent, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return test::take_said<M>(sent);
   }
   /// " {2 1} {0 and apply}".
   static std::string buckets_text(const std::vector<Bucket>& buckets) {

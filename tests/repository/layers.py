@@ -20,7 +20,8 @@ LIBRARIES = [
     ("OpenMP", r"omp\.h", r"OpenMP::|OpenMP", ["kernels/tensor", "kernels/ops/cpu"]),
     ("OpenBLAS", r"cblas\.h|openblas.*", r"OPENBLAS|CBLAS", ["kernels/ops/cpu"]),
     ("oneDNN", r"(oneapi/dnnl/)?dnnl.*", r"DNNL::|dnnl", ["kernels/ops/cpu"]),
-    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit", ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
+    ("CUDA", r"cu(da|blas).*|nvtx3/.*", r"CUDA::|CUDAToolkit",
+     ["kernels/tensor/cuda", "kernels/ops/cuda", "kernels/collective/nccl"]),
     ("cuDNN", r"cudnn.*", r"CUDNN", ["kernels/ops/cuda/cudnn"]),
     ("NCCL", r"nccl\.h", r"NCCL|nccl", ["kernels/collective/nccl"]),
     ("zlib", r"zlib\.h", r"ZLIB::|ZLIB", ["ps/data"]),
@@ -43,7 +44,8 @@ LIBRARIES = [
 
 # C and POSIX headers that are used as they are; everything of C++ itself has neither slash nor dot.
 SYSTEM = re.compile(r"[a-z_0-9]+|(sys|net|netinet|arpa|linux)/[a-z_0-9]+\.h|"
-                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|unistd)\.h")
+                    r"(cpuid|dlfcn|dirent|fcntl|ifaddrs|immintrin|malloc|netdb|poll|pthread|sched|signal|spawn|"
+                    r"unistd)\.h")
 
 # Folders whose headers are not installed, so that they may name a library.
 INTERNAL = {"cpu", "cuda", "nccl", "internal"}
@@ -61,6 +63,11 @@ def library_of(include):
     return next((entry for entry in LIBRARIES if re.fullmatch(entry[1], include)), None)
 
 
+def is_public(path):
+    folders = path.split("/")[:-1]
+    return path.endswith(".h") and folders[0] in ("kernels", "ps", "actors") and not INTERNAL & set(folders)
+
+
 def check_include(path, include, root):
     """The sentence about one include of one file, or None. `path` is relative to the root, with slashes."""
     top = path.split("/")[0]
@@ -73,19 +80,22 @@ def check_include(path, include, root):
             return f"{path} includes <{include}>, which does not exist"
         if target != top and target not in BELOW[top]:
             return f"{path} includes <{include}>: {top} may not use {target}"
+        if is_public(path) and not is_public(inner):
+            return f"{path} includes <{include}>, which is not installed with it"
         return None
     if include.startswith("tests/"):
         return f"{path} includes <{include}>: nobody but the tests may use tests"
     if beside.exists():
-        return f'{path} includes "{include}" by a relative path; write <troupe/...>' if top in ("kernels", "ps", "actors") else None
+        if top not in ("kernels", "ps", "actors"):
+            return None
+        return f'{path} includes "{include}" by a relative path; write <troupe/...>'
     library = library_of(include)
     if library:
         name, _, _, folders = library
         if not inside(path, folders):
             where = ", ".join(folders) or "the tests"
             return f"{path} includes <{include}>: {name} is for {where} only"
-        public = path.endswith(".h") and top in ("kernels", "ps") and not INTERNAL & set(path.split("/")[:-1])
-        if public and name != "expected":
+        if is_public(path) and top != "actors" and name != "expected":
             return f"{path} includes <{include}>: a public header may not name {name}"
         return None
     if not SYSTEM.fullmatch(include):

@@ -59,6 +59,11 @@ class Checker(unittest.TestCase):
     def test_a_library_in_a_public_header_is_found(self):
         self.assert_one({"ps/data/a.h": "#include <zlib.h>\n"}, "public header")
 
+    def test_a_public_header_that_needs_an_internal_one_is_found(self):
+        self.assert_one({"ps/a.h": "#include <troupe/ps/internal/b.h>\n", "ps/internal/b.h": ""}, "not installed")
+        self.assertEqual(self.planted({"ps/internal/a.h": "#include <troupe/ps/internal/b.h>\n",
+                                       "ps/internal/b.h": ""}), [])
+
     def test_an_unknown_library_is_found(self):
         self.assert_one({"ps/a.cc": "#include <leveldb/db.h>\n"}, "does not know")
 

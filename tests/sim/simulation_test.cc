@@ -38,11 +38,10 @@ BOOST_AUTO_TEST_CASE(SeedsCoverEveryMishapAndMode) {
 }
 
 BOOST_AUTO_TEST_CASE(RunsOverProcessesLoseMoveAndFenceThem) {
-  const std::vector<std::string> events = {"takes over", "moves", "go on without it", "works again", "leaves", "joined",
-                                           "it was not heard of for too long", "its connection broke", "its place was taken",
-                                           "starting it again", "the coordinator was started again",
-                                           "goes on from the checkpoint", "there is no checkpoint yet",
-                                           "from its store", "the old coordinator goes on"};
+  const std::vector<std::string> events = {
+      "takes over", "moves", "go on without it", "works again", "leaves", "joined", "it was not heard of for too long",
+      "its connection broke", "its place was taken", "starting it again", "the coordinator was started again",
+      "goes on from the checkpoint", "there is no checkpoint yet", "from its store", "the old coordinator goes on"};
   std::map<std::string, int> seen;
   int runs = 0, failed = 0;
   for (uint64_t seed = 0; seed < 1200; ++seed) {

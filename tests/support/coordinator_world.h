@@ -6,7 +6,8 @@
 
 #include <troupe/ps/control/coordinator_core.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/said.h>
+#include <tests/support/shard_world.h>
 
 namespace troupe::ps::test {
 
@@ -63,13 +64,7 @@ class CoordinatorWorld {
   /// What was said of one kind, and is forgotten.
   template <class M>
   std::vector<M> said() {
-    std::vector<M> messages;
-    std::erase_if(all.send, [&](const Envelope& e) {
-      const auto* m = std::get_if<M>(&e.body);
-      if (m) messages.push_back(*m);
-      return m != nullptr;
-    });
-    return messages;
+    return take_said<M>(all.send);
   }
   template <class M>
   std::vector<Endpoint> told() {

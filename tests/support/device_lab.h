@@ -1,6 +1,6 @@
 #pragma once
-#include "tests/support/cluster_lab.h"
-#include "tests/support/late_updates.h"
+#include <tests/support/cluster_lab.h>
+#include <tests/support/late_updates.h>
 
 /// Runs whose workers compute on late devices, and sum and update all_reduce layers there.
 namespace troupe::test {

@@ -184,8 +184,9 @@ inline const ops::Ops& late_ops() {
 /// would see to.
 class LateCommunicator final : public Communicator {
  public:
-  LateCommunicator(std::unique_ptr<Communicator> threads, std::unique_ptr<Stream> stream)
-      : threads_(std::move(threads)), stream_(std::move(stream)) {}
+  using Broadcasting = std::function<void(int rank)>;
+  LateCommunicator(std::unique_ptr<Communicator> threads, std::unique_ptr<Stream> stream, Broadcasting broadcasting = {})
+      : threads_(std::move(threads)), stream_(std::move(stream)), broadcasting_(std::move(broadcasting)) {}
 
   int rank() const override { return threads_->rank(); }
   int size() const override { return threads_->size(); }
@@ -203,6 +204,7 @@ class LateCommunicator final : public Communicator {
     return threads_->all_gather(in, out);
   }
   Status broadcast(Tensor& values, int root) override {
+    if (broadcasting_) broadcasting_(rank());
     TROUPE_TRY(stream_->wait());
     return threads_->broadcast(values, root);
   }
@@ -224,6 +226,7 @@ class LateCommunicator final : public Communicator {
  private:
   std::unique_ptr<Communicator> threads_;
   std::unique_ptr<Stream> stream_;
+  const Broadcasting broadcasting_;
 };
 
 class LateBackend final : public Backend {
@@ -254,7 +257,8 @@ class LateBackend final : public Backend {
   }
   Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override {
     auto graph = dynamic_cast<LateStream&>(stream).end_capture();
-    if (captures_that_work > 0 && --captures_that_work == 0) return fail(ErrorKind::failed, "an op that waits was captured");
+    if (captures_that_work > 0 && --captures_that_work == 0)
+      return fail(ErrorKind::failed, "an op that waits was captured");
     return graph;
   }
   Status replay(LaunchGraph& graph, Stream& stream) override {
@@ -287,7 +291,7 @@ class LateBackend final : public Backend {
       if (plan != seat.plan) return fail(ErrorKind::invalid, "the ranks of a group do not plan the same collectives");
     auto rank = std::move(group.ranks[static_cast<size_t>(seat.rank)]);
     lock.unlock();
-    return std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}));
+    return std::make_unique<LateCommunicator>(std::move(rank), *make_stream({}), broadcasting);
   }
 
   std::vector<LateStream*> all_streams() {
@@ -301,6 +305,7 @@ class LateBackend final : public Backend {
   const ops::UpdateOps* updates = nullptr;  ///< late_updates.h has some
   std::vector<LateStream*> streams;  ///< in the order made
   std::atomic<int> joins = 0;        ///< asked for
+  LateCommunicator::Broadcasting broadcasting;  ///< before each broadcast of a joined group, on its rank's thread
 
  private:
   struct Joining {

@@ -17,10 +17,10 @@ BOTH = (FROM, TO)
 numbers = itertools.count()
 
 
-def missing():
-    """Why there can be none here; None where there can."""
+def missing(programs=PROGRAMS):
+    """Why there can be no namespaces here, made by these programs (each with its package); None where there can."""
     path = os.environ["PATH"] + ":/usr/sbin"
-    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=path))
+    absent = sorted(package for name, package in programs.items() if not shutil.which(name, path=path))
     if absent:
         return f"{', '.join(absent)} not installed (tools/install --test)"
     return None if os.geteuid() == 0 else "network namespaces want root"

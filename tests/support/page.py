@@ -1,12 +1,12 @@
-"""The commands of README.md, as a reader would copy them, and a network in which the page's addresses and names are this
-machine."""
+"""The commands of README.md, as a reader would copy them, and a network in which the page's addresses and names are
+this machine."""
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+import network_hosts
 from program import root
 
 PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux"}
@@ -22,11 +22,7 @@ def commands(heading):
 
 def missing():
     """Why there can be no such network here; None where there can."""
-    path = os.environ["PATH"] + ":/usr/sbin"
-    absent = sorted(PROGRAMS[name] for name in PROGRAMS if not shutil.which(name, path=path))
-    if absent:
-        return f"{', '.join(absent)} not installed (tools/install --test)"
-    return None if os.geteuid() == 0 else "network namespaces want root"
+    return network_hosts.missing(PROGRAMS)
 
 
 class Network:

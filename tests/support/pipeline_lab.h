@@ -4,7 +4,7 @@
 #include <troupe/kernels/nn/model_stage_source.h>
 #include <troupe/ps/pipeline/stage_plan.h>
 
-#include "tests/support/cluster_lab.h"
+#include <tests/support/cluster_lab.h>
 
 /// Clusters whose workers are stages.
 namespace troupe::test {

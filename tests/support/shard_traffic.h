@@ -6,7 +6,7 @@
 
 #include <troupe/kernels/base/random.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 namespace troupe::ps::test {
 

@@ -27,6 +27,11 @@ inline std::shared_ptr<const Optimizer> optimizer_of(const std::string& name, do
   return make_optimizer(options).value();
 }
 
+/// Parameters that begin at 0, without optimizer state.
+inline Shard::InitialState zeros() {
+  return [](const Slice& slice) { return SliceState{slice.id, Tensor::zeros(Shape{slice.count()}), {}, 0}; };
+}
+
 class ShardWorld {
  public:
   static constexpr int64_t kCount = 20;  ///< elements a layer

@@ -1,4 +1,4 @@
-"""What both PyTorch programs beside this file train: Fashion-MNIST, an MLP, a CNN and ResNet-18, as configs/ describe."""
+"""What both PyTorch programs beside this file train: Fashion-MNIST, an MLP, a CNN and ResNet-18, as in configs/."""
 import gzip
 import os
 

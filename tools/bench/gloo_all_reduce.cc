@@ -1,4 +1,5 @@
-// gloo's all-reduce over floats between two forked ranks, beside Troupe's (tools/bench/all_reduce compiles and starts it).
+// gloo's all-reduce over floats between two forked ranks, beside Troupe's (tools/bench/all_reduce compiles and starts
+// it).
 //   gloo_all_reduce BYTES SECONDS FOLDER        prints the microseconds of one, the best of five rounds
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>

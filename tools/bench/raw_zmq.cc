@@ -1,11 +1,12 @@
 // What ZeroMQ alone moves between two processes, without copies on either side: what tools/bench/network holds Troupe
 // against.
 //
-//   raw_zmq ADDRESS BYTES WINDOW SECONDS [work]     bytes acknowledged a second, with WINDOW messages under way
+//   raw_zmq ADDRESS BYTES WINDOW SECONDS [work|back]     bytes acknowledged a second, with WINDOW messages under way
 //
 // ADDRESS is tcp://127.0.0.1:* or ipc:///path. The other process takes a message of BYTES and answers with one byte;
 // WINDOW 1 is request and reply. With `work` both sides do what no push can do without: a checksum at each end, and the
 // optimizer's update, on the threads that send and receive. What is left is what Troupe's actors and envelopes cost.
+// With `back` the answer is as long as the message, and neither is looked at: no push-pull over ZeroMQ can be faster.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,7 +74,8 @@ class Work {
 };
 
 /// Until a message of no bytes. The pipe says where to connect.
-int answer(int from, Work work) {
+int answer(int from, Work work, size_t answer_bytes) {
+  const std::vector<std::byte> data(answer_bytes);
   char address[256] = "";
   if (::read(from, address, sizeof address - 1) <= 0) return 1;
   zmq::context_t context;
@@ -81,7 +83,8 @@ int answer(int from, Work work) {
   socket.connect(address);
   for (zmq::message_t message; socket.recv(message) && message.size() > 0;) {
     work(message);
-    if (!socket.send(zmq::str_buffer("1"))) return 1;
+    zmq::message_t reply(const_cast<std::byte*>(data.data()), data.size(), [](void*, void*) {}, nullptr);
+    if (!socket.send(reply, zmq::send_flags::none)) return 1;
   }
   return 0;
 }
@@ -118,9 +121,10 @@ double rate(zmq::socket_t& socket, size_t bytes, int window, double seconds, boo
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const bool work = argc == 6 && std::string(argv[5]) == "work";
-  if (argc != 5 && !work) {
-    std::fprintf(stderr, "usage: raw_zmq ADDRESS BYTES WINDOW SECONDS [work]\n");
+  const std::string how = argc == 6 ? argv[5] : "";
+  const bool work = how == "work", back = how == "back";
+  if (argc != 5 && !work && !back) {
+    std::fprintf(stderr, "usage: raw_zmq ADDRESS BYTES WINDOW SECONDS [work|back]\n");
     return 2;
   }
   // A received message is a fresh block each time; without this every one of them is mapped and cleared anew.
@@ -131,7 +135,7 @@ int main(int argc, char** argv) try {
   int pipe[2];
   if (::pipe(pipe) != 0) return 1;
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(answer(pipe[0], Work(work, bytes, window)));
+  if (child == 0) ::_exit(answer(pipe[0], Work(work, bytes, window), back ? bytes : 1));
   int code = 0;
   try {
     zmq::context_t context;

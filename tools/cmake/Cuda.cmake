@@ -1,5 +1,5 @@
-# TROUPE_CUDA decides whether libtroupe_cuda.so is built; TROUPE_CUDA_FOUND says so to the rest. AUTO: where the toolkit is
-# found. The program never links it (kernels/backend/backend.h), so nothing else depends on the answer.
+# TROUPE_CUDA decides whether libtroupe_cuda.so is built; TROUPE_CUDA_FOUND says so to the rest. AUTO: where the toolkit
+# is found. The program never links it (kernels/backend/backend.h), so nothing else depends on the answer.
 set(TROUPE_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc, cuBLAS and NCCL are found), ON or OFF")
 set_property(CACHE TROUPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 

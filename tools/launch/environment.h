@@ -20,18 +20,18 @@ struct Place {
 ///
 ///     source      rank, size                                     rendezvous
 ///     Troupe      TROUPE_RANK, TROUPE_SIZE                       TROUPE_COORDINATOR
-///     torchrun    RANK, WORLD_SIZE                               MASTER_ADDR:MASTER_PORT (one more under torchrun itself,
-///                                                                whose own store has that port)
-///     Open MPI    OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE     one host: its loopback, port from the job's id; within a
-///                                                                Slurm job: as there
+///     torchrun    RANK, WORLD_SIZE                               MASTER_ADDR:MASTER_PORT (one more under torchrun
+///                                                                itself, whose own store has that port)
+///     Open MPI    OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE     one host: its loopback, port from the job's id;
+///                                                                within a Slurm job: as there
 ///     PMI         PMI_RANK, PMI_SIZE                             within a Slurm job: as there
-///     Slurm       SLURM_PROCID, SLURM_NTASKS (of a step: srun)   first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST,
-///                                                                port from job and step id
+///     Slurm       SLURM_PROCID, SLURM_NTASKS (of a step: srun)   first host of SLURM_STEP_NODELIST or
+///                                                                SLURM_JOB_NODELIST, port from job and step id
 ///     Kubernetes  JOB_COMPLETION_INDEX, TROUPE_NODES
 ///
 /// Slurm comes after the MPI launchers because those start their own helpers as a step: a process of theirs has the
-/// helper's SLURM_PROCID. TROUPE_COORDINATOR, where set, is the rendezvous of all of them. The command line stands above all of this, and is
-/// the caller's to apply.
+/// helper's SLURM_PROCID. TROUPE_COORDINATOR, where set, is the rendezvous of all of them. The command line stands
+/// above all of this, and is the caller's to apply.
 ///
 /// None: no variable says anything. Fails on a rank without a size or the reverse, on what is no number, a rank that is
 /// not below its size, and on a place of more than one process without a rendezvous; names the variables.

@@ -8,8 +8,8 @@
 
 namespace troupe::launch {
 
-/// A small process that outlives the launcher, even one that is killed with signal 9: when the launcher is gone it gives
-/// the children that it was told of `patience` to end by themselves (their death pipes have closed), then kills
+/// A small process that outlives the launcher, even one that is killed with signal 9: when the launcher is gone it
+/// gives the children that it was told of `patience` to end by themselves (their death pipes have closed), then kills
 /// those that have not: stopped ones, and programs that know of no death pipe. It holds each by a file descriptor of
 /// the kernel (pidfd), never by a number that may have become another process's, and ends when they have.
 class Guard {

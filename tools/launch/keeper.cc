@@ -170,8 +170,8 @@ Keeper::Effects Keeper::interrupted(Moment now) {
   Effects out;
   const bool second = interrupted_;
   interrupted_ = true;
-  // Whoever interrupts all launchers of a job at once, as Slurm does, interrupts the coordinator too, and its nodes need
-  // not leave one by one; where this one alone is meant, its node does.
+  // Whoever interrupts all launchers of a job at once, as Slurm does, interrupts the coordinator too, and its nodes
+  // need not leave one by one; where this one alone is meant, its node does.
   const bool others_decide = !options_.coordinator && options_.nodes_elsewhere > 0;
   end_run(others_decide && !second ? std::optional(now + options_.grace / 3) : std::nullopt, now + options_.grace);
   if (second) {

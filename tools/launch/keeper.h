@@ -27,8 +27,9 @@ struct KeeperOptions {
 ///
 ///     begin -> [starting] --announced--> [running] --coordinator ended, interrupted, a loss too many--> [ending]
 ///
-/// A coordinator that ends by itself has decided how the run ends; one that a signal ends is started again, and nodes go
-/// on meanwhile. A node that ends with 0 has left; one that ends with 2 before it has joined cannot, and could not again.
+/// A coordinator that ends by itself has decided how the run ends; one that a signal ends is started again, and nodes
+/// go on meanwhile. A node that ends with 0 has left; one that ends with 2 before it has joined cannot, and could not
+/// again.
 class Keeper {
  public:
   static constexpr int kCoordinator = -1;

@@ -21,9 +21,9 @@ struct LaunchRequest {
   SshOptions ssh;
 };
 
-/// The coordinator and `processes` nodes, all on this machine. Where that has no more `cores` (their numbers) than nodes,
-/// each node keeps to one of them, in turns: so workers, which come first, do not meet on one while another is idle, and
-/// what a process has in a cache stays there. No cores: nodes run where the system lets them.
+/// The coordinator and `processes` nodes, all on this machine. Where that has no more `cores` (their numbers) than
+/// nodes, each node keeps to one of them, in turns: so workers, which come first, do not meet on one while another is
+/// idle, and what a process has in a cache stays there. No cores: nodes run where the system lets them.
 LaunchPlan plan_here(const LaunchRequest& request, int processes, const std::vector<int>& cores);
 
 /// The coordinator on this machine and a node for every slot of the hosts, host by host, over ssh.

@@ -12,8 +12,8 @@ enum class Stream { out, err };
 
 /// The launcher's own standard output and error: whole lines, in the order in which they came, one write(2) a line.
 /// No line is longer than kMostBytes, which a pipe takes whole or not at all; so nothing comes between its bytes.
-/// A reader that is slow delays nobody until kEnough bytes wait, when whoever writes should wait; beyond kMost lines are
-/// left out. One that is gone is forgotten.
+/// A reader that is slow delays nobody until kEnough bytes wait, when whoever writes should wait; beyond kMost lines
+/// are left out. One that is gone is forgotten.
 class Output {
  public:
   static constexpr size_t kMostBytes = 4096;  ///< PIPE_BUF

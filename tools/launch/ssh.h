@@ -17,10 +17,11 @@ struct SshOptions {
   std::string folder;  ///< working directory there; must exist
 };
 
-/// `ssh ... HOST 'sh -c "cd FOLDER || exit 2; echo troupe-process $$; exec ARGV..."; exit $?'`, with quotes where they belong
-/// and the outer shell's own words left out. No questions are asked; the connection is one of its own, given up after 6 s without a sign of life. The
-/// login shell there must read what POSIX shells read. The standard input stays open as long as the launcher lives: it
-/// is the death pipe, so that `argv` has `--death-fd 0`.
+///     ssh ... HOST 'sh -c "cd FOLDER || exit 2; echo troupe-process $$; exec ARGV..."; exit $?'
+///
+/// with quotes where they belong and the outer shell's own words left out. No questions are asked; the connection is
+/// one of its own, given up after 6 s without a sign of life. The login shell there must read what POSIX shells read.
+/// The standard input stays open as long as the launcher lives: it is the death pipe, so `argv` has `--death-fd 0`.
 Command over_ssh(const SshOptions& options, const Host& host, const std::vector<std::string>& argv);
 
 /// How the process there ended, when the command above ended so: the shell tells of signals as 128 + number. 255 is of

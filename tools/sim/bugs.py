@@ -228,7 +228,8 @@ def main():
             if text.count(before) != 1:
                 sys.exit(f"{path} holds {text.count(before)} times, not once: {before!r} (tools/sim/bugs.py)")
             text = text.replace(before, after)
-        head = "#include <optional>\n#include <string_view>\nnamespace troupe::sim { bool bug(std::string_view); }\nusing troupe::sim::bug;\n"
+        head = ("#include <optional>\n#include <string_view>\nnamespace troupe::sim { bool bug(std::string_view); }\n"
+                "using troupe::sim::bug;\n")
         (out / Path(path).name).write_text(head + text)
     names = ", ".join(f'"{name}"' for name in BUGS)
     (out / "bug_list.cc").write_text(LIST.format(count=len(BUGS), names=names))

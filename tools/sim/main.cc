@@ -80,7 +80,8 @@ bool parse(int argc, char** argv, Arguments& a) {
 }
 
 std::string replay_command(const Arguments& a, uint64_t seed) {
-  return cat("build/troupe-sim", a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --seeds ", seed, "..", seed, " --trace");
+  return cat("build/troupe-sim", a.bug.empty() ? "" : "-bugs --bug " + a.bug, " --seeds ", seed, "..", seed,
+             " --trace");
 }
 
 void report(const sim::Scenario& scenario, const sim::SimulationResult& result, const Arguments& a) {

@@ -104,7 +104,8 @@ void Oracle::on(const ps::Envelope& e, const ps::WorkDone& done) {
   const Dealt& dealt = found->second;
   if (dealt.work.kind != ps::Work::Kind::train) return;
   for (const ps::Slice& s : dealt.layout->slices)
-    if (scenario_.computes(e.from.index, s.layer) && dealt.layout->policies[s.layer].mode != Mode::all_reduce && !slice(s.id).has(e.from.index, done.step))
+    if (scenario_.computes(e.from.index, s.layer) && dealt.layout->policies[s.layer].mode != Mode::all_reduce &&
+        !slice(s.id).has(e.from.index, done.step))
       return violated("exactly-once",
                       cat(e.from, " calls step ", done.step, " done, but its push of slice ", s.id, " is not stored"));
 }

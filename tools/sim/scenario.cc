@@ -240,8 +240,8 @@ void draw_host_mishap(Random& random, Scenario& s, bool& has_left) {
   s.mishaps.push_back(std::move(m));
 }
 
-/// Where the others go on without those who are lost, or without what they held: some come back at once, in the midst of
-/// steps, at their boundaries and while the group decides.
+/// Where the others go on without those who are lost, or without what they held: some come back at once, in the midst
+/// of steps, at their boundaries and while the group decides.
 void draw_returns(Scenario& s) {
   Random random(derive_seed(s.seed, "returns"));
   const std::vector<size_t> moments = {index_of<ps::WorkDone>(),      index_of<ps::Work>(),    index_of<ps::Snapshot>(),
@@ -493,8 +493,8 @@ std::string describe(const Scenario& s) {
                 s.hosts[place].takes_servers ? " servers" : "", "\n");
   if (s.over_hosts())
     text += cat("  ", c.roster.nodes, " processes at first, servers keep what they have in ",
-                c.replicas ? "replicas" : c.servers_recover ? "logs" : c.servers_reload ? "checkpoints" : "nothing", ", on_loss ",
-                s.shrinks() ? "shrink" : "restart", ", replaced after ", c.roster.replace_ms, " ms\n");
+                c.replicas ? "replicas" : c.servers_recover ? "logs" : c.servers_reload ? "checkpoints" : "nothing",
+                ", on_loss ", s.shrinks() ? "shrink" : "restart", ", replaced after ", c.roster.replace_ms, " ms\n");
   for (const Mishap& m : s.mishaps) {
     text += cat("  ", name_of(m.kind), ' ', m.slot, m.rules.empty() ? "" : cat(" to ", describe_rules(m.rules)));
     if (m.kind == Mishap::Kind::cut_off_worker || m.kind == Mishap::Kind::cut_off_server ||

@@ -13,7 +13,8 @@ namespace troupe::sim {
 std::unique_ptr<GradientSource> make_simulated_source(const Scenario& scenario, ps::WorkerId worker,
                                                       std::shared_ptr<bool> current, Oracle& oracle);
 
-/// The same for a stage of a replica. What it hands on names the micro-batch, so that whoever is given another's notices.
+/// The same for a stage of a replica. What it hands on names the micro-batch, so that whoever is given another's
+/// notices.
 std::unique_ptr<StageSource> make_simulated_stage(const Scenario& scenario, ps::WorkerId worker,
                                                   std::shared_ptr<bool> current, Oracle& oracle);
 

@@ -70,7 +70,8 @@ class Simulation {
   Simulation(const Scenario& scenario, size_t trace);
   SimulationResult run();
 
-  // coordinator_life.cc, for its journal: on a disk that outlives it. It crashes in the middle of a write when it is to.
+  // coordinator_life.cc, for its journal: on a disk that outlives it. It crashes in the middle of a write when it is
+  // to.
   bool journal_is_long() const { return journal_.size() > 20'000; }
   void begin_journal_anew(const ps::CoordinatorCore& core);
   void keep(const ps::CoordinatorInput& input);

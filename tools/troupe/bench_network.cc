@@ -19,18 +19,20 @@ struct Arguments {
   std::vector<int64_t> sizes = {4 << 10, 64 << 10, 1 << 20, 16 << 20};
   int repetitions = 3;
   double seconds = 0.4;
+  int64_t slice_bytes = ps::LayoutOptions{}.slice_bytes;
   bool plain = false;
   int64_t rows = 0;  ///< > 0: operations on so many random rows of `width` floats, of `table` rows in all
   int64_t width = 64;
   int64_t table = 1'000'000;
 };
 
-BenchPeer::Options peer_options(const std::string& via, size_t parcels, int64_t bytes) {
+BenchPeer::Options peer_options(const Arguments& a, const std::string& via, size_t layers, int64_t bytes) {
   BenchPeer::Options options;
   options.shared_memory = via == "shm";
-  if (via == "ipc") options.listen = cat("ipc:///tmp/troupe-bench-", ::getpid(), '-', parcels);
-  options.parcels = parcels;
+  if (via == "ipc") options.listen = cat("ipc:///tmp/troupe-bench-", ::getpid(), '-', layers);
+  options.layers = layers;
   options.elements = bytes / 4;
+  options.slice_bytes = a.slice_bytes;
   return options;
 }
 
@@ -60,7 +62,7 @@ void print_plain(const std::vector<std::vector<std::string>>& table) {
 
 // As many tables as there are operations under way, since each has one at a time.
 BenchPeer::Options rows_options(const Arguments& a, const std::string& via, size_t tables) {
-  BenchPeer::Options options = peer_options(via, tables, 0);
+  BenchPeer::Options options = peer_options(a, via, tables, 0);
   options.width = a.width;
   options.rows = a.rows;
   options.elements = std::max(a.rows, a.table / static_cast<int64_t>(tables)) * a.width;
@@ -99,7 +101,7 @@ int push_pull(const Arguments& a) {
   for (const int64_t bytes : a.sizes)
     for (const std::string& via : a.via) {
       const size_t window = bytes >= 16 << 20 ? 4 : 16;
-      BenchPeer one(peer_options(via, 1, bytes)), many(peer_options(via, window, bytes));
+      BenchPeer one(peer_options(a, via, 1, bytes)), many(peer_options(a, via, window, bytes));
       for (const std::string& name : a.operations) {
         std::vector<double> alone, rate;
         for (int i = 0; i < a.repetitions; ++i) {
@@ -122,7 +124,7 @@ int latency(const Arguments& a) {
   constexpr int64_t kBytes = 4 << 10;
   std::vector<std::vector<std::string>> table = {{"via", "push of 4 KB, acknowledged", "pull of 4 KB"}};
   for (const std::string& via : a.via) {
-    BenchPeer peer(peer_options(via, 1, kBytes));
+    BenchPeer peer(peer_options(a, via, 1, kBytes));
     std::vector<double> push, pull;
     for (int i = 0; i < a.repetitions; ++i) {
       push.push_back(seconds_each(peer, BenchPeer::Operation::push, 1, a.seconds) * 1e6);
@@ -154,9 +156,12 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   both->add_option("--operations", arguments->operations, "push, pull, push-pull")
       ->delimiter(',')
       ->check(CLI::IsMember({"push", "pull", "push-pull"}));
-  both->add_option("--sizes", arguments->sizes, "Bytes of a message, multiples of 4")
+  both->add_option("--sizes", arguments->sizes, "Bytes of a layer, multiples of 4")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{4}, int64_t{64} << 20));
+  both->add_option("--slice-bytes", arguments->slice_bytes, "What larger layers are cut into, as in servers.slice_bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{64}, int64_t{64} << 20));
   both->add_option("--rows", arguments->rows, "Random rows of a table instead, so many an operation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   both->add_option("--width", arguments->width, "Floats a row")
@@ -173,7 +178,8 @@ void add_bench_network(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<BenchPeer::Options>();
   CLI::App* peer = bench.add_subcommand("peer", "")->group("");  // the other process of these two
   peer->add_option("--listen", options->listen);
-  peer->add_option("--parcels", options->parcels);
+  peer->add_option("--layers", options->layers);
+  peer->add_option("--slice-bytes", options->slice_bytes);
   peer->add_option("--elements", options->elements);
   peer->add_option("--width", options->width);
   peer->add_flag("--shared-memory,!--sockets", options->shared_memory);

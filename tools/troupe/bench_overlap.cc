@@ -42,8 +42,8 @@ std::vector<Tensor> first_weights(GradientSource& source, uint64_t seed) {
   return weights;
 }
 
-/// Forward and backward passes of all workers at once, which exchange nothing and change no weights: seconds a step, which
-/// is over when the last one has done it.
+/// Forward and backward passes of all workers at once, which exchange nothing and change no weights: seconds a step,
+/// which is over when the last one has done it.
 double compute_s(const ClusterParts& parts, const Timing& timing) {
   const std::vector<int64_t>& batches = parts.coordinator.dealer.worker_batch;
   std::barrier all(static_cast<std::ptrdiff_t>(batches.size()));
@@ -85,7 +85,8 @@ int overlap(const Arguments& a) {
   if (!loaded) return report(loaded.error());
   std::vector<int64_t> sizes = a.bucket_bytes;
   if (sizes.empty()) sizes = {loaded->config.parallel.bucket_bytes};
-  std::vector<std::vector<std::string>> table{{"bucket", "compute ms", "reduce ms", "together ms", "beyond the slower %"}};
+  std::vector<std::vector<std::string>> table{
+      {"bucket", "compute ms", "reduce ms", "together ms", "beyond the slower %"}};
   std::vector<double> worst;
   for (const int64_t bytes : sizes) {
     ps::RunConfig config = loaded->config;
@@ -93,19 +94,21 @@ int overlap(const Arguments& a) {
     const auto whole = reduced_parts(config);
     if (!whole) return report(whole.error());
     const ClusterParts reducing = without_computing(*whole);
-    const auto seconds =
-        alternate(a.repetitions, {[&] { return compute_s(*whole, a.timing); }, [&] { return step_s(reducing, a.timing); },
-                                  [&] { return step_s(*whole, a.timing); }});
+    const auto seconds = alternate(
+        a.repetitions, {[&] { return compute_s(*whole, a.timing); }, [&] { return step_s(reducing, a.timing); },
+                        [&] { return step_s(*whole, a.timing); }});
     std::vector<double> beyond;
     for (size_t i = 0; i < seconds[0].size(); ++i)
       beyond.push_back(100 * (seconds[2][i] / std::max(seconds[0][i], seconds[1][i]) - 1));
     worst.push_back(median(beyond));
-    table.push_back({ps::human_bytes(bytes), ps::fixed(median(seconds[0]) * 1e3, 2), ps::fixed(median(seconds[1]) * 1e3, 3),
-                     ps::fixed(median(seconds[2]) * 1e3, 2), ps::fixed(worst.back(), 1)});
+    table.push_back({ps::human_bytes(bytes), ps::fixed(median(seconds[0]) * 1e3, 2),
+                     ps::fixed(median(seconds[1]) * 1e3, 3), ps::fixed(median(seconds[2]) * 1e3, 2),
+                     ps::fixed(worst.back(), 1)});
   }
   std::cout << loaded->config.parallel.workers << " workers, all layers all-reduced\n"
             << ps::text_table(table)
-            << verdict("a step costs beyond the slower of computing and reducing", worst.front(), kMostBeyond, false, " %")
+            << verdict("a step costs beyond the slower of computing and reducing", worst.front(), kMostBeyond, false,
+                       " %")
             << std::endl;
   return kOk;
 }
@@ -117,7 +120,8 @@ void add_bench_overlap(CLI::App& bench, int& exit_code) {
       "overlap", "A step of workers that all-reduce, beside its computing alone and its reducing alone");
   auto arguments = std::make_shared<Arguments>();
   add_config_arguments(*command, arguments->config);
-  command->add_option("--bucket-bytes", arguments->bucket_bytes, "Bucket sizes to try; none: the config's")->delimiter(',');
+  command->add_option("--bucket-bytes", arguments->bucket_bytes, "Bucket sizes to try; none: the config's")
+      ->delimiter(',');
   command->add_option("--steps", arguments->timing.steps, "Steps a measurement")->capture_default_str();
   command->add_option("--repetitions", arguments->repetitions, "Measurements of each")->capture_default_str();
   command->callback([arguments, &exit_code] { exit_code = overlap(*arguments); });

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <iostream>
 #include <set>
@@ -35,16 +36,17 @@ constexpr auto kPatience = std::chrono::seconds(20);  // with the other process,
 using Done = std::shared_ptr<std::promise<void>>;
 
 std::shared_ptr<const ps::Layout> layout_of(const BenchPeer::Options& o) {
-  std::vector<LayerSpec> layers = synthetic_layers(o.parcels, o.elements);
+  std::vector<LayerSpec> layers = synthetic_layers(o.layers, o.elements);
   for (LayerSpec& layer : layers) layer.row_width = o.width;
   ps::LayoutOptions layout;
-  layout.slice_bytes = o.elements * 4;
+  layout.slice_bytes = o.slice_bytes;
   layout.fuse_bytes = 0;
-  return std::make_shared<const ps::Layout>(ps::make_layout(
-      std::move(layers), std::vector<ps::Policy>(o.parcels, {ps::Mode::async, 0}), layout));
+  layout.spread = true;
+  return std::make_shared<const ps::Layout>(
+      ps::make_layout(std::move(layers), std::vector<ps::Policy>(o.layers, {ps::Mode::async, 0}), layout));
 }
 
-constexpr size_t kSets = 16;  // of random rows, of all parcels together
+constexpr size_t kSets = 16;  // of random rows, of all layers together
 
 // Ascending, each once, of those of one table.
 Tensor random_rows(Random& random, const BenchPeer::Options& o) {
@@ -54,11 +56,11 @@ Tensor random_rows(Random& random, const BenchPeer::Options& o) {
   return Tensor::from<int32_t>(std::vector<int32_t>(rows.begin(), rows.end()), {o.rows});
 }
 
-// By parcel, as many for each.
+// By layer, as many for each.
 std::vector<std::vector<Tensor>> random_sets(const BenchPeer::Options& o) {
   Random random(7);
-  std::vector<std::vector<Tensor>> sets(o.parcels);
-  for (size_t i = 0; i < kSets && o.width > 0; ++i) sets[i % o.parcels].push_back(random_rows(random, o));
+  std::vector<std::vector<Tensor>> sets(o.layers);
+  for (size_t i = 0; i < kSets && o.width > 0; ++i) sets[i % o.layers].push_back(random_rows(random, o));
   return sets;
 }
 
@@ -86,56 +88,76 @@ ps::NodeAddress address_of(const std::string& line) {
   return {0, line.substr(0, tab), "", line.substr(tab + 1, line.find('\n') - tab - 1)};
 }
 
-/// One operation a parcel is under way; the next begins when it is done, and when the other parcels have kept up: those of
-/// low numbers overtake others on the way, and a server takes only so many pushes out of order.
+/// One operation a layer is under way, on all its slices; the next begins when it is done, and when the other layers have
+/// kept up: those of low numbers overtake others on the way, and a server takes only so many pushes out of order.
 struct Client {
+  struct Layer {
+    std::vector<const ps::Slice*> slices;  ///< each a parcel, of the same number
+    Tensor gradient, values;               ///< values: as a worker puts together what came in slices
+    std::vector<Tensor> sets;              ///< of rows; none where it is pushed whole
+    size_t turn = 0;                       ///< of the sets
+    ps::Step step = 0;
+    size_t missing = 0;                    ///< answers of the operation under way
+    int64_t begun = 0;                     ///< operations of this order
+  };
+
   std::shared_ptr<ps::NetworkTransport> network;
-  std::vector<Tensor> gradients;  ///< by parcel
-  std::vector<std::vector<Tensor>> sets;  ///< by parcel, of rows; none where it is pushed whole
-  size_t parcels = 1;
+  std::shared_ptr<const ps::Layout> layout;
+  std::vector<Layer> layers;
   ps::Sequence sequence = 1;
-  std::vector<size_t> turns;      ///< of the sets, by parcel
-  std::vector<ps::Step> steps;
-  std::vector<int> missing;       ///< answers of the operation under way, by parcel
-  std::vector<int64_t> begun;     ///< operations of this order, by parcel
   BenchPeer::Operation operation{};
   int64_t left = 0, under_way = 0;
   Done done;
 
   void begin_all() {
-    const int64_t slowest = *std::ranges::min_element(begun);
-    for (ps::ParcelId p = 0; p < parcels && left > 0; ++p)
-      if (missing[p] == 0 && begun[p] <= slowest + 1) begin(p);
+    const int64_t slowest = std::ranges::min(layers, {}, &Layer::begun).begun;
+    for (Layer& layer : layers)
+      if (left > 0 && layer.missing == 0 && layer.begun <= slowest + 1) begin(layer);
   }
-  void begin(ps::ParcelId parcel) {
-    --left, ++under_way, ++begun[parcel];
-    missing[parcel] = operation == BenchPeer::Operation::push_pull ? 2 : 1;
-    const ps::Step step = steps[parcel];
-    const Tensor rows = sets[parcel].empty() ? Tensor{} : sets[parcel][turns[parcel]++ % sets[parcel].size()];
-    if (operation != BenchPeer::Operation::pull) {
-      ps::Push push;
-      push.sequence = sequence++;
-      push.parcel = parcel;
-      push.step = push.schedule_step = step;
-      push.samples = 1;
-      push.gradients = {gradients[parcel]};
-      push.rows = rows;
-      network->send({kWorker, kServer, 1, std::move(push)});
-      ++steps[parcel];
+  void begin(Layer& layer) {
+    --left, ++under_way, ++layer.begun;
+    layer.missing = layer.slices.size() * (operation == BenchPeer::Operation::push_pull ? 2 : 1);
+    const ps::Step step = layer.step;
+    if (operation != BenchPeer::Operation::pull) ++layer.step;
+    const Tensor rows = layer.sets.empty() ? Tensor{} : layer.sets[layer.turn++ % layer.sets.size()];
+    for (const ps::Slice* slice : layer.slices) {
+      if (operation != BenchPeer::Operation::pull) {
+        ps::Push push;
+        push.sequence = sequence++;
+        push.parcel = slice->id;
+        push.step = push.schedule_step = step;
+        push.samples = 1;
+        push.gradients = {rows ? layer.gradient : layer.gradient.view(slice->begin, {slice->count()})};
+        push.rows = rows;
+        network->send({kWorker, kServer, 1, std::move(push)});
+      }
+      if (operation != BenchPeer::Operation::push)
+        network->send({kWorker, kServer, 1,
+                       ps::Pull{slice->id, layer.step, static_cast<uint64_t>(layer.step) + 1, rows}});
     }
-    if (operation != BenchPeer::Operation::push)
-      network->send(
-          {kWorker, kServer, 1, ps::Pull{parcel, steps[parcel], static_cast<uint64_t>(steps[parcel]) + 1, rows}});
   }
   void answered(ps::ParcelId parcel) {
-    if (parcel >= missing.size() || missing[parcel] == 0 || --missing[parcel] > 0) return;
+    if (parcel >= layout->slices.size()) return;
+    Layer& layer = layers[layout->slices[parcel].layer];
+    if (layer.missing == 0 || --layer.missing > 0) return;
     --under_way;
     begin_all();
     if (under_way == 0 && done) std::exchange(done, nullptr)->set_value();
   }
+  void put_together(const ps::PullReply& reply) {
+    if (reply.parcel >= layout->slices.size() || reply.values.empty()) return;
+    const ps::Slice& slice = layout->slices[reply.parcel];
+    Layer& layer = layers[slice.layer];
+    if (layer.slices.size() == 1) return;
+    Tensor part = layer.values.view(slice.begin, {slice.count()});
+    std::memcpy(part.raw(), reply.values.front().raw(), std::min(part.bytes(), reply.values.front().bytes()));
+  }
   void hear(const ps::Envelope& envelope) {
     if (const auto* ack = std::get_if<ps::PushAck>(&envelope.body)) answered(ack->parcel);
-    if (const auto* reply = std::get_if<ps::PullReply>(&envelope.body)) answered(reply->parcel);
+    if (const auto* reply = std::get_if<ps::PullReply>(&envelope.body)) {
+      put_together(*reply);
+      answered(reply->parcel);
+    }
     const auto* refused = std::get_if<ps::Refused>(&envelope.body);
     if (refused && done)
       std::exchange(done, nullptr)
@@ -197,7 +219,8 @@ namespace {
 /// A line of the pipe, without its end; empty where none comes.
 std::string read_line(int from) {
   std::string line;
-  for (pollfd file{from, POLLIN, 0}; ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
+  for (pollfd file{from, POLLIN, 0};
+       ::poll(&file, 1, static_cast<int>(kPatience / std::chrono::milliseconds(1))) == 1;) {
     char byte = 0;
     if (::read(from, &byte, 1) != 1) return "";
     if (byte == '\n') return line;
@@ -211,9 +234,9 @@ std::string read_line(int from) {
 ps::NodeAddress BenchPeer::Impl::start_child(const ps::NodeAddress& own) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("cannot make pipes");
-  const std::vector<std::string> words = {"troupe", "bench", "peer", "--listen", options.listen, "--parcels",
-                                          cat(options.parcels), "--elements", cat(options.elements), "--width",
-                                          cat(options.width),
+  const std::vector<std::string> words = {"troupe", "bench", "peer", "--listen", options.listen, "--layers",
+                                          cat(options.layers), "--elements", cat(options.elements), "--slice-bytes",
+                                          cat(options.slice_bytes), "--width", cat(options.width),
                                           options.shared_memory ? "--shared-memory" : "--sockets"};
   std::vector<char*> arguments;  // made here: other threads may hold what a child would wait for
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -251,20 +274,20 @@ BenchPeer::~BenchPeer() = default;
 void BenchPeer::Impl::start_worker() {
   auto client = std::make_shared<Client>();
   client->network = network;
-  client->parcels = options.parcels;
+  client->layout = layout_of(options);
   const int64_t pushed = options.width > 0 ? options.rows * options.width : options.elements;
-  client->gradients = synthetic_gradients(synthetic_layers(options.parcels, pushed));
-  client->sets = random_sets(options);
-  client->turns.assign(options.parcels, 0);
-  client->steps.assign(options.parcels, 0);
-  client->missing.assign(options.parcels, 0);
+  const std::vector<Tensor> gradients = synthetic_gradients(synthetic_layers(options.layers, pushed));
+  const std::vector<std::vector<Tensor>> sets = random_sets(options);
+  for (size_t i = 0; i < options.layers; ++i)
+    client->layers.push_back({.gradient = gradients[i], .values = Tensor::empty(gradients[i].shape()), .sets = sets[i]});
+  for (const ps::Slice& slice : client->layout->slices) client->layers[slice.layer].slices.push_back(&slice);
   worker = system.spawn([client](caf::event_based_actor*) -> caf::behavior {
     return {[client](const ps::EnvelopePtr& envelope) { client->hear(*envelope); },
             [client](const OrderPtr& order) {
               client->operation = order->operation;
               client->left = order->count;
               client->done = order->done;
-              client->begun.assign(client->parcels, 0);
+              for (Client::Layer& layer : client->layers) layer.begun = 0;
               client->begin_all();
             }};
   });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/ps/param/layout.h>
 #include <troupe/ps/transport/network_transport.h>
 
 /// A server actor in a process of its own, and the worker actor here that pushes to it and pulls from it: what a step's
@@ -16,9 +17,10 @@ class BenchPeer {
   struct Options {
     std::string listen = "tcp://127.0.0.1:0";  ///< of both processes; an ipc address gets a number behind it
     bool shared_memory = true;
-    size_t parcels = 1;        ///< so many operations are under way at once, one a parcel
-    int64_t elements = 1024;   ///< floats a parcel
-    /// More than 0: each parcel is a table of rows of so many floats, and an operation is on `rows` random ones, of
+    size_t layers = 1;         ///< so many operations are under way at once, one a layer
+    int64_t elements = 1024;   ///< floats a layer
+    int64_t slice_bytes = troupe::ps::LayoutOptions{}.slice_bytes;  ///< layers are cut as those of a run are
+    /// More than 0: each layer is a table of rows of so many floats, and an operation is on `rows` random ones, of
     /// several sets in turn.
     int64_t width = 0;
     int64_t rows = 0;
@@ -27,7 +29,7 @@ class BenchPeer {
   explicit BenchPeer(Options options);
   ~BenchPeer();
 
-  /// Seconds that `count` operations took, `parcels` at a time. A push is done when it is acknowledged (applied, with plain
+  /// Seconds that `count` operations took, `layers` at a time. A push is done when it is acknowledged (applied, with plain
   /// SGD, under async), a pull when the parameters are here, a push_pull when both are.
   double run(Operation operation, int64_t count);
 

@@ -1,6 +1,7 @@
 #include <iostream>
 
-#include <troupe/ps/checkpoint/checkpoint_store.h>
+#include <troupe/ps/checkpoint/checkpoint_folder.h>
+#include <troupe/ps/checkpoint/export_parameters.h>
 #include <troupe/ps/metrics/human.h>
 
 #include "commands.h"

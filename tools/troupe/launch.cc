@@ -25,14 +25,14 @@ A hostfile has one host a line, with the number of nodes that it takes:
   [fd00::8]:2222             one slot
 
 Over ssh: the coordinator runs here, the nodes on the hosts, by your own ssh, which must not need to ask for
-anything. The program, the working folder and the keys (scp -rp) must be there at the same paths, or where --remote-troupe
-and --remote-dir say.
+anything. The program, the working folder and the keys (scp -rp) must be there at the same paths, or where
+--remote-troupe and --remote-dir say.
 
 Without hosts: every process finds its place in its environment; rank 0 has the coordinator. The first of these that
 is set counts: the command line (--rank, --size, --coordinator), TROUPE_RANK, TROUPE_SIZE and TROUPE_COORDINATOR,
-torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI (OMPI_COMM_WORLD_RANK, ..._SIZE), PMI (PMI_RANK, PMI_SIZE),
-Slurm (SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_NODELIST), Kubernetes (JOB_COMPLETION_INDEX, TROUPE_NODES). Where they meet:
-TROUPE_COORDINATOR=HOST:PORT, else what the launcher's own variables say.
+torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI (OMPI_COMM_WORLD_RANK, ..._SIZE), PMI (PMI_RANK,
+PMI_SIZE), Slurm (SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_NODELIST), Kubernetes (JOB_COMPLETION_INDEX, TROUPE_NODES).
+Where they meet: TROUPE_COORDINATOR=HOST:PORT, else what the launcher's own variables say.
 
 The exit code is that of the first failure that could not be mended; a table tells what happened.)";
 

@@ -27,7 +27,7 @@ struct PreparedLaunch {
 };
 troupe::Result<PreparedLaunch> prepare_launch(const LaunchArguments& arguments, const troupe::ps::RunConfig& config);
 
-/// Shows the plan, or runs it; an ExitCode or the exit code of the job. The request gets its announce_file here, so that
-/// `plan_of` makes the plan.
+/// Shows the plan, or runs it; an ExitCode or the exit code of the job. The request gets its announce_file here, so
+/// that `plan_of` makes the plan.
 int run_launch(PreparedLaunch launch, bool dry_run,
                const std::function<troupe::launch::LaunchPlan(const troupe::launch::LaunchRequest&)>& plan_of);

@@ -184,8 +184,8 @@ void add_plan(CLI::App& app, int& exit_code) {
       "plan", "Say before a run whether it fits, how long a step takes, what limits it; draw its schedule");
   command->footer(R"(
 Needs none of the devices. A schedule of your own (parallel.schedule_file) is a CSV with a line a stage and a cell an
-action, CHUNK LETTER MICRO-BATCH: F forward, I gradient of the input, W of the weights, B both; the chunk may be left out
-where it is the stage. 1F1B on two stages:
+action, CHUNK LETTER MICRO-BATCH: F forward, I gradient of the input, W of the weights, B both; the chunk may be left
+out where it is the stage. 1F1B on two stages:
   F0,F1,B0,F2,B1,B2
   F0,B0,F1,B1,F2,B2
 

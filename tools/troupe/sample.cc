@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include <troupe/kernels/nn/make_model.h>
-#include <troupe/ps/checkpoint/checkpoint_store.h>
+#include <troupe/ps/checkpoint/checkpoint_folder.h>
 #include <troupe/ps/config/load.h>
 #include <troupe/ps/data/load_text.h>
 

@@ -15,8 +15,8 @@ using namespace troupe;
 
 namespace {
 
-/// What the run's stages did in one step, beside what their schedule says they should have; none for a run without stages,
-/// and where steps have no end of their own (asynchronous schedules).
+/// What the run's stages did in one step, beside what their schedule says they should have; none for a run without
+/// stages, and where steps have no end of their own (asynchronous schedules).
 struct StepOfStages {
   ps::Schedule schedule;
   ps::Timing measured, predicted;
@@ -35,8 +35,9 @@ Result<std::optional<StepOfStages>> step_of_stages(const std::string& run, const
   if (step < 0) step = ps::typical_step(content, *schedule, which);
   auto measured = ps::measured_timing(content, *schedule, which, step);
   if (!measured) return tl::unexpected<Error>(measured.error());
-  ps::Timing predicted = ps::simulate(*schedule, ps::measured_times(*schedule, *measured),
-                                      {parallel.strict_schedule ? ps::StageRule::strict : ps::StageRule::work_conserving, true});
+  ps::Timing predicted =
+      ps::simulate(*schedule, ps::measured_times(*schedule, *measured),
+                   {parallel.strict_schedule ? ps::StageRule::strict : ps::StageRule::work_conserving, true});
   return StepOfStages{std::move(*schedule), std::move(*measured), std::move(predicted), step};
 }
 
@@ -70,7 +71,8 @@ int draw(const std::string& run, int64_t replica, int64_t step, const std::strin
   std::ofstream file(svg);
   file << ps::draw_svg(schedule, both);
   file.close();
-  if (!file) return report({ErrorKind::failed, svg + ": cannot write the picture; name a file in a folder that exists"});
+  if (!file)
+    return report({ErrorKind::failed, svg + ": cannot write the picture; name a file in a folder that exists"});
   std::cout << svg << " written: step " << (*stages)->step << '\n';
   return kOk;
 }
@@ -97,11 +99,14 @@ The files RUN/trace*.json open in chrome://tracing and ui.perfetto.dev.)");
   sub->add_option("RUN", arguments->run, "A run's folder")->required();
   sub->add_option("--gaps", arguments->gaps, "Gaps a track")->check(CLI::Range(0, 1000))->capture_default_str();
   sub->callback([arguments, &exit_code] { exit_code = summarize(arguments->run, arguments->gaps); });
-  CLI::App* picture = command->add_subcommand("draw", "A picture of what the stages of a pipeline did in a step, above what their schedule says");
+  CLI::App* picture = command->add_subcommand(
+      "draw", "A picture of what the stages of a pipeline did in a step, above what their schedule says");
   picture->add_option("RUN", arguments->run, "A run's folder")->required();
   picture->add_option("--svg", arguments->svg, "The file to write")->capture_default_str();
   picture->add_option("--step", arguments->step, "Which step; -1: one in the middle")->capture_default_str();
-  picture->add_option("--replica", arguments->replica, "Of which replica")->check(CLI::Range(0, 1 << 20))->capture_default_str();
+  picture->add_option("--replica", arguments->replica, "Of which replica")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   picture->callback([arguments, &exit_code] {
     exit_code = draw(arguments->run, arguments->replica, arguments->step, arguments->svg);
   });

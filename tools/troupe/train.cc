@@ -1,22 +1,15 @@
-#include <tools/launch/cores.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <iostream>
 #include <mutex>
 
+#include <tools/launch/cores.h>
 #include <troupe/actors/experiment.h>
-#include <troupe/kernels/tensor/executor.h>
-#include <troupe/ps/metrics/human.h>
 #include <troupe/ps/metrics/run_folder.h>
 
 #include "commands.h"
+#include "console.h"
 #include "interrupts.h"
 #include "launching.h"
 #include "sampling.h"
@@ -56,63 +49,6 @@ struct TrainArguments {
   int64_t processes = 0;  ///< of this machine that make up the run; 0: this one alone
   LaunchArguments launch;
   std::string recover;       ///< folder of a run whose coordinator is to be started again
-};
-
-/// Progress on standard output, the log's lines on standard error, neither in the middle of the other. Written from a
-/// thread of its own: whoever reads may stand still (a terminal held, a pager), and the run goes on.
-class Console {
- public:
-  /// Progress is counted from here.
-  void begin(int64_t first_step) {
-    say([this, first_step] { printer_ = make_printer(first_step); });
-  }
-  void progress(const ps::Progress& progress, bool last) {
-    if (waiting_ >= kMostWaiting && !last) return;  // the next one tells more
-    say([this, progress, last] {
-      std::cout << (last ? printer_.finish(progress, now()) : printer_.update(progress, now())) << std::flush;
-    });
-  }
-  void line(const std::string& text) {
-    say([this, text] { std::cout << printer_.interrupt(text + "\n") << std::flush; });
-  }
-  void log(ps::LogLevel level, const std::string& who, const std::string& text) {
-    if (level == ps::LogLevel::info) return line(text);
-    say([this, level, who, text] {
-      std::cout << printer_.interrupt("") << std::flush;
-      std::cerr << (level == ps::LogLevel::error ? "error: " : "warning: ") << who << ": " << text << std::endl;
-    });
-  }
-  /// Waits until everything is written.
-  void flush() {
-    std::promise<void> written;
-    say([&written] { written.set_value(); });
-    written.get_future().wait();
-  }
-
- private:
-  static ps::ProgressPrinter make_printer(int64_t first_step) {
-    return {::isatty(STDOUT_FILENO) != 0, columns(), first_step, now()};
-  }
-  static double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
-  static int columns() {
-    winsize size{};
-    return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-  }
-
-  void say(std::function<void()> write) {
-    ++waiting_;
-    writer_->submit([this, write = std::move(write)] {
-      write();
-      --waiting_;
-    });
-  }
-
-  static constexpr int kMostWaiting = 1000;
-  std::atomic<int> waiting_{0};
-  ps::ProgressPrinter printer_ = make_printer(0);  // the writer's
-  std::unique_ptr<Executor> writer_ = make_cpu_queue("console");
 };
 
 /// What an interrupt ends, and the network reports to: the experiment, as soon as there is one.

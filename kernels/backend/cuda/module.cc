@@ -39,7 +39,9 @@ class CudaBackend final : public Backend {
   Status begin_capture(Stream& stream, std::shared_ptr<BlockCache>& memory) override {
     return cuda_stream(stream).begin_capture(memory);
   }
-  Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override { return cuda_stream(stream).end_capture(); }
+  Result<std::unique_ptr<LaunchGraph>> end_capture(Stream& stream) override {
+    return cuda_stream(stream).end_capture();
+  }
   Status replay(LaunchGraph& graph, Stream& stream) override { return cuda_stream(stream).replay(graph); }
 
   BufferPtr allocate_host(size_t bytes) override {

@@ -53,8 +53,9 @@ void add_port(Plan& plan, bool input, int arg, const memory::desc& plain, const 
   Port port{arg, plain, blocked, {}, {}, plan.scratch_bytes};
   if (plain != blocked) {
     port.blocks = blocks_of(plain, blocked);
-    if (port.blocks.block == 0) port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
-                                     : dnnl::reorder::primitive_desc(engine, blocked, engine, plain));
+    if (port.blocks.block == 0)
+      port.relay = dnnl::reorder(input ? dnnl::reorder::primitive_desc(engine, plain, engine, blocked)
+                                       : dnnl::reorder::primitive_desc(engine, blocked, engine, plain));
     plan.scratch_bytes += aligned(blocked.get_size());
   }
   (input ? plan.inputs : plan.outputs).push_back(std::move(port));
@@ -107,9 +108,9 @@ struct Description {
   }
 };
 
-// Lavin and Gray 2015: with tiles of 4 x 4 outputs a 3 x 3 convolution takes 36 products in place of 144, but weights are
-// spread to 36 values and images to 36/16 of theirs. That pays where many tiles share the weights, and few channels do not
-// leave most of the work to the spreading; weight gradients, which are slower without, gain with fewer tiles.
+// Lavin and Gray 2015: with tiles of 4 x 4 outputs a 3 x 3 convolution takes 36 products in place of 144, but weights
+// are spread to 36 values and images to 36/16 of theirs. That pays where many tiles share the weights, and few channels
+// do not leave most of the work to the spreading; weight gradients, which are slower without, gain with fewer tiles.
 bool worth_winograd(const Key& key) {
   constexpr int64_t kTile = 4, kFewestChannels = 32, kFewestTiles = 128, kFewestTilesOfWeightGradients = 32;
   if (key.w[2] != 3 || key.w[3] != 3 || key.geometry != ConvGeometry{.stride = 1, .padding = 1}) return false;

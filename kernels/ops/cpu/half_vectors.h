@@ -10,12 +10,13 @@
 
 namespace troupe::ops::cpu {
 
-/// Many f16 to float and back, as kernels/tensor/half.h has it. Where the target has F16C (x86-64-v3), its instructions do
-/// eight at a time, which compilers do not find by themselves: in place of a dozen and more instructions, which took longer
-/// than what they worked on took from memory. Of a NaN they keep the payload.
+/// Many f16 to float and back, as kernels/tensor/half.h has it. Where the target has F16C (x86-64-v3), its instructions
+/// do eight at a time, which compilers do not find by themselves: in place of a dozen and more instructions, which took
+/// longer than what they worked on took from memory. Of a NaN they keep the payload.
 #ifdef __F16C__
 
-/// Calls eight(p, q) along n elements; the last ones by way of a copy, so that where an element lies changes no bit of it.
+/// Calls eight(p, q) along n elements; the last ones by way of a copy, so that where an element lies changes no bit of
+/// it.
 template <class From, class To, class Eight>
 void each_eight(const From* x, int64_t n, To* y, Eight eight) {
   int64_t i = 0;

@@ -3,8 +3,8 @@
 
 #include <troupe/kernels/ops/conv.h>
 
-/// Who convolves: `conv_ops` (families.h) and `conv_library` are defined in cudnn/ where cuDNN was found when Troupe was
-/// configured, else in no_cudnn/ (tools/cmake/Cuda.cmake, TROUPE_CUDNN_FOUND).
+/// Who convolves: `conv_ops` (families.h) and `conv_library` are defined in cudnn/ where cuDNN was found when Troupe
+/// was configured, else in no_cudnn/ (tools/cmake/Cuda.cmake, TROUPE_CUDNN_FOUND).
 namespace troupe::ops::cuda {
 
 /// For people: "cuDNN 9.19.0", or what takes its place.

@@ -179,7 +179,8 @@ Status CudaStream::begin_capture(std::shared_ptr<BlockCache>& memory) {
 Result<std::unique_ptr<LaunchGraph>> CudaStream::end_capture() {
   captured_memory_.reset();
   cudaGraph_t graph = nullptr;
-  const Status ended = status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
+  const Status ended =
+      status_of(cudaStreamEndCapture(stream_, &graph), cat("capturing launches, the last one of ", op_));
   if (!ended) cudaGetLastError();  // what could not be captured is no failure of the launches that follow
   TROUPE_TRY(ended);
   cudaGraphExec_t ready = nullptr;

@@ -5,11 +5,10 @@
 
 namespace troupe::ps {
 
-/// Which parts of a memory of `bytes` are free: numbers only, the memory may be anywhere. Small blocks take the
-/// first gap
-/// from the low end, large ones the last from the high end: what was just given back, and is still in a cache, is taken
-/// again first, and small blocks that are held long do not cut up the room for large ones. Neighbours that are free
-/// grow together. Cost: linear in the number of gaps. Not thread-safe.
+/// Which parts of a memory of `bytes` are free: numbers only, the memory may be anywhere. Small blocks take the first
+/// gap from the low end, large ones the last from the high end: what was just given back, and is still in a cache, is
+/// taken again first, and small blocks that are held long do not cut up the room for large ones. Neighbours that are
+/// free grow together. Cost: linear in the number of gaps. Not thread-safe.
 class BlockArena {
  public:
   static constexpr uint64_t kAlignment = 64;

@@ -12,9 +12,8 @@ namespace troupe::ps {
 /// that sends to this one maps. Whoever writes there what does not belong there can cost wake-ups, nothing else.
 ///
 /// The reader says that it is going to sleep, then looks at its rings once more; a sender puts its message into the
-/// ring,
-/// then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees the other, and
-/// a sender makes a system call only where somebody sleeps.
+/// ring, then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees the other,
+/// and a sender makes a system call only where somebody sleeps.
 class Doorbell {
  public:
   static Result<Doorbell> create();

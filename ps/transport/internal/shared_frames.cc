@@ -14,7 +14,7 @@ struct Place {
 };
 struct Bytes {
   uint32_t mark, kind;
-  Place ring, doorbell;
+  Place ring, doorbell, heap;
 };
 static_assert(sizeof(Bytes) == kSharedFrameBytes);
 
@@ -24,7 +24,8 @@ SharedOffer offer_of(const Place& place) { return {place.pid, place.fd, place.to
 }  // namespace
 
 std::vector<std::byte> to_bytes(const SharedFrame& frame) {
-  const Bytes bytes{kMark, static_cast<uint32_t>(frame.kind), place_of(frame.ring), place_of(frame.doorbell)};
+  const Bytes bytes{kMark, static_cast<uint32_t>(frame.kind), place_of(frame.ring), place_of(frame.doorbell),
+                    place_of(frame.heap)};
   const auto view = std::as_bytes(std::span(&bytes, 1));
   return {view.begin(), view.end()};
 }
@@ -34,7 +35,8 @@ std::optional<SharedFrame> shared_frame_in(std::span<const std::byte> head) {
   if (head.size() != sizeof bytes) return std::nullopt;
   std::memcpy(&bytes, head.data(), sizeof bytes);
   if (bytes.mark != kMark || bytes.kind < 1 || bytes.kind > 3) return std::nullopt;
-  return SharedFrame{static_cast<SharedFrame::Kind>(bytes.kind), offer_of(bytes.ring), offer_of(bytes.doorbell)};
+  return SharedFrame{static_cast<SharedFrame::Kind>(bytes.kind), offer_of(bytes.ring), offer_of(bytes.doorbell),
+                     offer_of(bytes.heap)};
 }
 
 }  // namespace troupe::ps

@@ -32,26 +32,29 @@ tl::unexpected<Error> refuse(const SharedOffer& offer, const std::string& why) {
 
 }  // namespace
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::map(FileDescriptor file, uint64_t bytes, uint64_t token) {
-  void* const at = ::mmap(nullptr, bytes + kPrefixBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+Result<std::shared_ptr<SharedMemory>> SharedMemory::map(FileDescriptor file, uint64_t bytes, uint64_t token,
+                                                        Access access) {
+  const int may = access == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const at = ::mmap(nullptr, bytes + kPrefixBytes, may, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (at == MAP_FAILED)
     return fail(ErrorKind::exhausted, cat("cannot map ", bytes, " bytes of shared memory: ", reason()));
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), static_cast<std::byte*>(at), bytes, token));
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes) {
-  FileDescriptor file(::memfd_create("troupe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+Result<std::shared_ptr<SharedMemory>> SharedMemory::create(uint64_t bytes, const char* name) {
+  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   Prefix prefix{kMagic, 0};
   if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(bytes + kPrefixBytes)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0 ||
       ::getrandom(&prefix.token, sizeof prefix.token, 0) != sizeof prefix.token)
     return fail(ErrorKind::exhausted, cat("cannot make ", bytes, " bytes of shared memory: ", reason()));
-  auto memory = map(std::move(file), bytes, prefix.token);
+  auto memory = map(std::move(file), bytes, prefix.token, Access::write);
   if (memory) std::memcpy((*memory)->map_, &prefix, sizeof prefix);
   return memory;
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offer, uint64_t limit_bytes) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offer, uint64_t limit_bytes,
+                                                         Access access) {
   if (offer.pid <= 0 || offer.fd < 0) return refuse(offer, "it names no process or no file");
   if (offer.bytes > limit_bytes) return refuse(offer, cat(offer.bytes, " bytes are more than ", limit_bytes));
   // Opened by name only, until it is clear what it is: to open a pipe or a device can wait, or do something.
@@ -62,7 +65,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offe
   if (about.st_uid != ::geteuid()) return refuse(offer, cat("it belongs to user ", about.st_uid));
   if (static_cast<uint64_t>(about.st_size) != offer.bytes + kPrefixBytes)
     return refuse(offer, cat("it has ", about.st_size, " bytes instead of ", offer.bytes + kPrefixBytes));
-  FileDescriptor file(::open(cat("/proc/self/fd/", named.get()).c_str(), O_RDWR | O_CLOEXEC));
+  const int how = access == Access::read ? O_RDONLY : O_RDWR;
+  FileDescriptor file(::open(cat("/proc/self/fd/", named.get()).c_str(), how | O_CLOEXEC));
   if (file.get() < 0) return refuse(offer, reason());
   if (const int seals = ::fcntl(file.get(), F_GET_SEALS); seals < 0 || (seals & kSeals) != kSeals)
     return refuse(offer, "its size is not sealed");
@@ -70,7 +74,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offe
   if (::pread(file.get(), &prefix, sizeof prefix, 0) != sizeof prefix || prefix.magic != kMagic ||
       prefix.token != offer.token)
     return refuse(offer, "it holds another token");
-  return map(std::move(file), offer.bytes, offer.token);
+  return map(std::move(file), offer.bytes, offer.token, access);
 }
 
 SharedMemory::~SharedMemory() { ::munmap(map_, bytes_ + kPrefixBytes); }

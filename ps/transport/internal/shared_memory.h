@@ -25,10 +25,14 @@ struct SharedOffer {
 /// What another process may write at any time is read through atomics, once, and checked.
 class SharedMemory {
  public:
-  static Result<std::shared_ptr<SharedMemory>> create(uint64_t bytes);
+  /// `name`: for people who look at the maps of a process.
+  static Result<std::shared_ptr<SharedMemory>> create(uint64_t bytes, const char* name = "troupe");
   /// Maps what another process made. Refused unless it is an anonymous file of this user, of the size and with the
-  /// seals and the token that were promised, and of at most `limit_bytes`.
-  static Result<std::shared_ptr<SharedMemory>> open(const SharedOffer& offer, uint64_t limit_bytes);
+  /// seals and the token that were promised, and of at most `limit_bytes`. `read`: whoever writes to it here is ended by the
+  /// system.
+  enum class Access : uint8_t { read, write };
+  static Result<std::shared_ptr<SharedMemory>> open(const SharedOffer& offer, uint64_t limit_bytes,
+                                                    Access access = Access::write);
 
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -38,13 +42,16 @@ class SharedMemory {
   SharedOffer offer() const;
   std::byte* data() const { return map_ + kPrefixBytes; }  ///< aligned to 64 bytes
   uint64_t bytes() const { return bytes_; }
+  int file() const { return file_.get(); }
+
+  static constexpr uint64_t kPrefixBytes = 64;  ///< before data(): magic, token
 
  private:
-  static constexpr uint64_t kPrefixBytes = 64;  // magic, token
 
   SharedMemory(FileDescriptor file, std::byte* map, uint64_t bytes, uint64_t token)
       : file_(std::move(file)), map_(map), bytes_(bytes), token_(token) {}
-  static Result<std::shared_ptr<SharedMemory>> map(FileDescriptor file, uint64_t bytes, uint64_t token);
+  static Result<std::shared_ptr<SharedMemory>> map(FileDescriptor file, uint64_t bytes, uint64_t token,
+                                                   Access access);
 
   FileDescriptor file_;
   std::byte* const map_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <troupe/ps/transport/internal/process_handle.h>
+
 namespace troupe::ps {
 namespace {
 
@@ -28,7 +30,8 @@ Result<std::unique_ptr<SharedPeers>> SharedPeers::start(Options options, Handler
             p->sources_.erase(number);
             lock.unlock();
             if (!why) p->handlers_.nonsense(why.error().message);
-          }};
+          },
+      .looking_around = [heap = peers->heap_] { if (heap) heap->take_back(); }};
   auto reader = SharedReader::start(std::move(sinks), {.arena_limit_bytes = options.arena_limit_bytes, .look = kLook});
   if (!reader) return tl::unexpected(reader.error());
   peers->reader_ = std::move(*reader);
@@ -41,7 +44,7 @@ void SharedPeers::connected(Link& link) {
   if (!ring) return;  // no more memory or files: the socket does it
   const SharedOffer offer = (*ring)->offer();
   offered_[offer.token] = {link.weak_from_this(), std::move(*ring)};
-  link.post(outgoing({SharedFrame::Kind::offer, offer, {}}));
+  link.post(outgoing({SharedFrame::Kind::offer, offer, {}, heap_ ? heap_->offer() : SharedOffer{}}));
 }
 
 void SharedPeers::lost(Link& link) {
@@ -55,10 +58,11 @@ void SharedPeers::lost(Link& link) {
 void SharedPeers::take(const SharedFrame& frame, const Incoming& message) {
   switch (frame.kind) {
     case SharedFrame::Kind::offer: {
-      const bool accepts = attach(frame.ring, message);
-      const auto kind = accepts ? SharedFrame::Kind::accept : SharedFrame::Kind::decline;
-      const SharedOffer doorbell = accepts ? reader_->doorbell() : SharedOffer{};
-      if (!message.route.empty()) handlers_.answer(outgoing({kind, frame.ring, doorbell}, message.route));
+      const auto attached = attach(frame, message);
+      SharedFrame answer{SharedFrame::Kind::decline, frame.ring, {}, {}};
+      if (attached) answer = {SharedFrame::Kind::accept, frame.ring, reader_->doorbell(), {}};
+      if (attached && attached->borrows) answer.heap = frame.heap;
+      if (!message.route.empty()) handlers_.answer(outgoing(answer, message.route));
       break;
     }
     case SharedFrame::Kind::accept: accepted(frame); break;
@@ -66,16 +70,16 @@ void SharedPeers::take(const SharedFrame& frame, const Incoming& message) {
   }
 }
 
-bool SharedPeers::attach(const SharedOffer& ring, const Incoming& offered_by) {
+std::optional<SharedReader::Attached> SharedPeers::attach(const SharedFrame& offer, const Incoming& offered_by) {
   std::unique_lock lock(mutex_);
-  if (sources_.size() >= kMostSources) return false;
+  if (sources_.size() >= kMostSources) return std::nullopt;
   const uint64_t number = ++attached_;
   sources_[number] = {offered_by.route, offered_by.key_role};  // first: messages come at once
   lock.unlock();
-  if (reader_->attach(number, ring)) return true;
+  if (const auto attached = reader_->attach(number, offer.ring, offer.heap)) return *attached;
   lock.lock();
   sources_.erase(number);
-  return false;
+  return std::nullopt;
 }
 
 void SharedPeers::accepted(const SharedFrame& frame) {
@@ -87,6 +91,9 @@ void SharedPeers::accepted(const SharedFrame& frame) {
   const auto link = offered.link.lock();
   if (!doorbell || !link) return;
   offered.ring->set_doorbell(std::move(*doorbell));
+  if (heap_ && frame.heap == heap_->offer())
+    if (FileDescriptor receiver = open_process(frame.doorbell.pid); receiver.get() >= 0)
+      offered.ring->lend(*heap_, std::move(receiver));
   link->set_ring(offered.ring);
 }
 

@@ -56,12 +56,13 @@ class SharedPeers {
 
   SharedPeers(Options options, Handlers handlers) : options_(options), handlers_(std::move(handlers)) {}
 
-  bool attach(const SharedOffer& ring, const Incoming& offered_by);
+  std::optional<SharedReader::Attached> attach(const SharedFrame& offer, const Incoming& offered_by);
   void accepted(const SharedFrame& frame);
   void received(uint64_t number, std::span<const std::byte> head, std::vector<Tensor> payloads);
 
   const Options options_;
   const Handlers handlers_;
+  SharedHeap* const heap_ = SharedHeap::of_this_process();  ///< null: nothing is lent
   std::map<uint64_t, Offered> offered_;  ///< by token; the I/O thread's
 
   std::mutex mutex_;  ///< guards what follows

@@ -29,16 +29,17 @@ SharedReader::~SharedReader() {
   thread_.join();
 }
 
-Status SharedReader::attach(uint64_t link, const SharedOffer& offer) {
-  auto receiver = SharedReceiver::open(offer, options_.arena_limit_bytes);
+Result<SharedReader::Attached> SharedReader::attach(uint64_t link, const SharedOffer& offer, const SharedOffer& heap) {
+  auto receiver = SharedReceiver::open(offer, options_.arena_limit_bytes, heap);
   if (!receiver) return tl::unexpected(receiver.error());
+  const Attached attached{(*receiver)->borrows()};
   {
     std::lock_guard lock(mutex_);
     changes_.push_back({link, std::move(*receiver)});
   }
   changed_ = true;
   bell_.ring();
-  return {};
+  return attached;
 }
 
 void SharedReader::detach(uint64_t link) {
@@ -81,6 +82,7 @@ bool SharedReader::let_go() {
   const auto now = std::chrono::steady_clock::now();
   const bool look = now >= next_look_;
   if (look) next_look_ = now + kLookAround;
+  if (look && sinks_.looking_around) sinks_.looking_around();
   std::vector<uint64_t> gone;
   for (const auto& [link, receiver] : links_)
     if (receiver->closed() || (look && receiver->orphaned())) gone.push_back(link);

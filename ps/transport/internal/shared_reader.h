@@ -24,6 +24,8 @@ class SharedReader {
     std::function<void(uint64_t link, std::span<const std::byte> head, std::vector<Tensor> payloads)> message;
     /// The link is detached: by `detach`, by its sender, or because of the nonsense that its sender wrote.
     std::function<void(uint64_t link, const Status& why)> ended;
+    /// About once a second, when the thread looks around for senders that have died. May be empty.
+    std::function<void()> looking_around;
   };
   struct Options {
     uint64_t arena_limit_bytes = uint64_t{1} << 30;  ///< a sender with more is refused
@@ -38,8 +40,11 @@ class SharedReader {
   SharedOffer doorbell() const { return bell_.offer(); }
 
   /// Messages of this sender go to the sink from now on, until it closes its end or its process ends. Links are
-  /// numbered by the caller, each number once.
-  Status attach(uint64_t link, const SharedOffer& offer);
+  /// numbered by the caller, each number once. `heap`: the sender's, of no bytes where it lends nothing.
+  struct Attached {
+    bool borrows = false;  ///< the heap is mapped
+  };
+  Result<Attached> attach(uint64_t link, const SharedOffer& offer, const SharedOffer& heap = {});
   /// What the sender had finished is still handed over; then its memory is given up, but for what tensors view.
   void detach(uint64_t link);
 

@@ -1,12 +1,11 @@
 #include <troupe/ps/transport/internal/shared_receiver.h>
 
-#include <poll.h>
-#include <sys/syscall.h>
-
 #include <cerrno>
 #include <cstring>
 
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/transport/internal/process_handle.h>
+#include <troupe/ps/transport/internal/shared_heap.h>
 
 namespace troupe::ps {
 
@@ -31,22 +30,41 @@ class BlockBuffer final : public Buffer {
   const uint32_t block_;
 };
 
+/// What lies in the sender's heap, as long as somebody views it; with it the block that came with it.
+class LentBuffer final : public Buffer {
+ public:
+  LentBuffer(std::shared_ptr<SharedMemory> heap, BufferPtr block, std::byte* data, uint64_t bytes)
+      : Buffer(data, bytes, Device{}, [](Buffer&) {}, false), heap_(std::move(heap)), block_(std::move(block)) {}
+
+ private:
+  const std::shared_ptr<SharedMemory> heap_;
+  const BufferPtr block_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<SharedReceiver>> SharedReceiver::open(const SharedOffer& offer, uint64_t limit_bytes) {
+Result<std::unique_ptr<SharedReceiver>> SharedReceiver::open(const SharedOffer& offer, uint64_t limit_bytes,
+                                                              const SharedOffer& heap) {
   if (offer.bytes < sizeof(Control)) return fail(ErrorKind::invalid, "the offered memory is too small for a ring");
   // Before the memory: a process that has this memory open is the one that the number means.
-  FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, offer.pid, 0)));
+  FileDescriptor process = open_process(offer.pid);
   if (process.get() < 0) return fail(ErrorKind::missing, cat("process ", offer.pid, ": ", std::strerror(errno)));
   auto memory = SharedMemory::open(offer, sizeof(Control) + limit_bytes);
   if (!memory) return tl::unexpected(memory.error());
-  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory), std::move(process)));
+  std::shared_ptr<SharedMemory> lends;
+  if (heap.bytes > 0 && heap.pid == offer.pid)
+    if (auto mapped = SharedMemory::open(heap, SharedHeap::size_bytes(), SharedMemory::Access::read))
+      lends = std::move(*mapped);
+  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory), std::move(lends), std::move(process)));
 }
 
-bool SharedReceiver::orphaned() const {
-  pollfd process{process_.get(), POLLIN, 0};
-  return ::poll(&process, 1, 0) > 0;
+SharedReceiver::~SharedReceiver() {
+  for (uint32_t left = kBlocks; left-- > 0 && waiting(); ++received_)
+    if (const uint32_t block = next_entry().block.load(std::memory_order_relaxed); block < kBlocks)
+      give_back(control_, block);
 }
+
+bool SharedReceiver::orphaned() const { return has_ended(process_); }
 
 Result<bool> SharedReceiver::receive(const Sink& sink) {
   const Entry& entry = next_entry();
@@ -65,14 +83,20 @@ Result<bool> SharedReceiver::receive(const Sink& sink) {
   };
   if (block >= kBlocks || offset % kAlignment != 0 || offset > arena_bytes || bytes > arena_bytes - offset)
     return nonsense("lies outside of its arena");
-  if (payload_count > bytes / 8) return nonsense("is too short for its payloads");
+  if (payload_count > bytes / sizeof(Payload)) return nonsense("is too short for its payloads");
   if (payload_count > kMaxPayloads) return nonsense("has too many payloads");
 
   std::byte* const from = memory_->data() + sizeof(Control) + offset;
-  std::vector<uint64_t> lengths(payload_count), places(payload_count);
-  if (payload_count) std::memcpy(lengths.data(), from, payload_count * 8);
-  const auto plan = plan_block(head_bytes, lengths, bytes, [&](size_t i, uint64_t at) { places[i] = at; });
+  std::vector<Payload> parts(payload_count);
+  std::vector<uint64_t> offsets(payload_count);
+  if (payload_count) std::memcpy(parts.data(), from, payload_count * sizeof(Payload));
+  const auto plan = plan_block(head_bytes, parts, bytes, [&](size_t i, uint64_t at) { offsets[i] = at; });
   if (!plan) return nonsense("is too short for its parts");
+  const auto lent = [&](const Payload& p) {
+    return heap_ && p.place % kAlignment == 0 && p.place <= heap_->bytes() && p.bytes <= heap_->bytes() - p.place;
+  };
+  for (const Payload& part : parts)
+    if (part.place != 0 && !lent(part)) return nonsense("names memory outside of the sender's heap");
   head_.resize(head_bytes);
   if (head_bytes) std::memcpy(head_.data(), from + plan->head, head_bytes);
   ++received_;
@@ -82,8 +106,15 @@ Result<bool> SharedReceiver::receive(const Sink& sink) {
     give_back(control_, block);
   } else {
     const BufferPtr buffer = std::make_shared<BlockBuffer>(memory_, control_, block, from, bytes);
-    for (uint32_t i = 0; i < payload_count; ++i)
-      payloads.emplace_back(buffer, places[i], Shape{static_cast<int64_t>(lengths[i])}, DType::u8);
+    for (uint32_t i = 0; i < payload_count; ++i) {
+      const Shape shape{static_cast<int64_t>(parts[i].bytes)};
+      if (parts[i].place == 0) {
+        payloads.emplace_back(buffer, offsets[i], shape, DType::u8);
+        continue;
+      }
+      std::byte* const data = heap_->data() + parts[i].place;
+      payloads.emplace_back(std::make_shared<LentBuffer>(heap_, buffer, data, parts[i].bytes), 0, shape, DType::u8);
+    }
   }
   sink(head_, std::move(payloads));
   return true;

@@ -1,7 +1,7 @@
 #include <troupe/ps/transport/internal/shared_sender.h>
 
-#include <bit>
 #include <cstring>
+#include <utility>
 
 namespace troupe::ps {
 
@@ -25,31 +25,57 @@ SharedSender::SharedSender(std::shared_ptr<SharedMemory> memory)
 SharedSender::~SharedSender() {
   control_.closed.store(1, std::memory_order_release);
   if (doorbell_) doorbell_->ring();
+  if (!loans_.empty()) heap_->keep(memory_, std::move(loans_), std::move(receiver_));
+}
+
+void SharedSender::lend(SharedHeap& heap, FileDescriptor receiver) {
+  heap_ = &heap;
+  receiver_ = std::move(receiver);
+}
+
+std::vector<Payload> SharedSender::describe(std::span<const Tensor> payloads) const {
+  std::vector<Payload> out;
+  for (const Tensor& payload : payloads) {
+    out.push_back({payload.bytes(), 0});
+    if (!heap_ || payload.bytes() < LargeBlocks::kLeastBytes) continue;
+    if (const auto place = heap_->place_of(payload.raw()); place && *place % kAlignment == 0) out.back().place = *place;
+  }
+  return out;
 }
 
 bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor> payloads) {
   if (payloads.size() > kMaxPayloads) return false;
-  std::vector<uint64_t> lengths(payloads.size()), places(payloads.size());
-  for (size_t i = 0; i < payloads.size(); ++i) lengths[i] = payloads[i].bytes();
-  const auto plan = plan_block(head.size(), lengths, arena_bytes_, [&](size_t i, uint64_t at) { places[i] = at; });
-  if (!plan) return false;
-  const auto place = take(plan->bytes);
-  if (!place) return false;
+  std::vector<Payload> parts = describe(payloads);
+  std::vector<uint64_t> offsets(parts.size());
+  std::optional<BlockPlan> plan;
+  std::optional<Place> place;
+  std::vector<BufferPtr> lent, returned;
+  {
+    std::lock_guard lock(mutex_);
+    collect(returned);
+    uint64_t lent_bytes = 0;
+    for (const Payload& part : parts) lent_bytes += part.place ? part.bytes : 0;
+    if (lent_bytes > arena_bytes_ - loans_.bytes())
+      for (Payload& part : parts) part.place = lent_bytes = 0;
+    plan = plan_block(head.size(), parts, arena_bytes_, [&](size_t i, uint64_t at) { offsets[i] = at; });
+    if (!plan || !(place = take(plan->bytes))) return false;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (parts[i].place) lent.push_back(payloads[i].buffer());
+    loans_.lend(place->block, std::move(lent), lent_bytes);
+  }
 
   std::byte* const to = arena_data_ + place->offset;
-  if (!lengths.empty()) std::memcpy(to, lengths.data(), lengths.size() * 8);
+  if (!parts.empty()) std::memcpy(to, parts.data(), parts.size() * sizeof(Payload));
   if (!head.empty()) std::memcpy(to + plan->head, head.data(), head.size());
-  for (size_t i = 0; i < payloads.size(); ++i)
-    if (lengths[i]) std::memcpy(to + places[i], payloads[i].raw(), lengths[i]);
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (!parts[i].place && parts[i].bytes) std::memcpy(to + offsets[i], payloads[i].raw(), parts[i].bytes);
 
-  publish(*place, head.size(), static_cast<uint32_t>(payloads.size()));
+  publish(*place, head.size(), static_cast<uint32_t>(parts.size()));
   doorbell_->ring();
   return true;
 }
 
 std::optional<SharedSender::Place> SharedSender::take(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
-  collect();
   if (unused_.empty()) return std::nullopt;
   const auto offset = arena_.take(bytes);
   if (!offset) return std::nullopt;
@@ -58,17 +84,14 @@ std::optional<SharedSender::Place> SharedSender::take(uint64_t bytes) {
   return place;
 }
 
-void SharedSender::collect() {
-  for (uint32_t word = 0; word < control_.freed.size(); ++word) {
-    if (control_.freed[word].load(std::memory_order_relaxed) == 0) continue;
-    for (uint64_t bits = control_.freed[word].exchange(0, std::memory_order_acquire); bits; bits &= bits - 1) {
-      const uint32_t block = word * kBitsAWord + static_cast<uint32_t>(std::countr_zero(bits));
-      if (!receivers_[block]) continue;  // a receiver that lies
-      arena_.give_back(receivers_[block]->offset, receivers_[block]->bytes);
-      receivers_[block].reset();
-      unused_.push_back(block);
-    }
-  }
+void SharedSender::collect(std::vector<BufferPtr>& returned) {
+  take_freed(control_, [&](uint32_t block) {
+    if (!receivers_[block]) return;  // a receiver that lies
+    arena_.give_back(receivers_[block]->offset, receivers_[block]->bytes);
+    receivers_[block].reset();
+    unused_.push_back(block);
+    loans_.take_back(block, returned);
+  });
 }
 
 void SharedSender::publish(const Place& place, uint64_t head_bytes, uint32_t payloads) {
@@ -83,9 +106,17 @@ void SharedSender::publish(const Place& place, uint64_t head_bytes, uint32_t pay
   entry.turn.store(++sent_);  // and before the look at the doorbell
 }
 
-uint64_t SharedSender::held_bytes() {
+uint64_t SharedSender::lent_bytes() {
+  std::vector<BufferPtr> returned;
   std::lock_guard lock(mutex_);
-  collect();
+  collect(returned);
+  return loans_.bytes();
+}
+
+uint64_t SharedSender::held_bytes() {
+  std::vector<BufferPtr> returned;
+  std::lock_guard lock(mutex_);
+  collect(returned);
   uint64_t sum = 0;
   for (const auto& place : receivers_) sum += place ? place->bytes : 0;
   return sum;

@@ -10,6 +10,7 @@
 #include <troupe/kernels/tensor/tensor.h>
 #include <troupe/ps/transport/internal/block_arena.h>
 #include <troupe/ps/transport/internal/doorbell.h>
+#include <troupe/ps/transport/internal/shared_heap.h>
 #include <troupe/ps/transport/internal/shared_layout.h>
 
 namespace troupe::ps {
@@ -27,14 +28,20 @@ class SharedSender {
   SharedOffer offer() const { return memory_->offer(); }
   /// Once, before anything is sent.
   void set_doorbell(Doorbell doorbell) { doorbell_.emplace(std::move(doorbell)); }
+  /// Once, before anything is sent: `receiver` has mapped this process's heap, and large tensors that lie there are lent to
+  /// it from now on.
+  void lend(SharedHeap& heap, FileDescriptor receiver);
 
-  /// Copies the message into shared memory and wakes the receiver. False, and nothing is sent, where there is no room now,
-  /// or the message is larger than the arena or has more than kMaxPayloads payloads. Never waits for the receiver. Any thread; what one thread sends keeps
-  /// its order, and other threads copy at the same time.
+  /// Puts the message into shared memory, its large tensors by their place in the heap, and wakes the receiver. False, and
+  /// nothing is sent, where there is no room now, or the message is larger than the arena or has more than kMaxPayloads
+  /// payloads. Never waits for the receiver. Any thread; what one thread sends keeps its order, and other threads copy at
+  /// the same time.
   bool send(std::span<const std::byte> head, std::span<const Tensor> payloads);
 
   /// Bytes of messages that the receiver has not given back: still on their way, or viewed by its tensors.
   uint64_t held_bytes();
+  /// And of tensors that it reads where they are; never more than the arena has.
+  uint64_t lent_bytes();
 
  private:
   struct Place {
@@ -44,8 +51,9 @@ class SharedSender {
 
   explicit SharedSender(std::shared_ptr<SharedMemory> memory);
 
-  std::optional<Place> take(uint64_t bytes);
-  void collect();
+  std::vector<shared::Payload> describe(std::span<const Tensor> payloads) const;
+  std::optional<Place> take(uint64_t bytes);         // with mutex_
+  void collect(std::vector<BufferPtr>& returned);  // with mutex_; to be dropped without
   void publish(const Place& place, uint64_t head_bytes, uint32_t payloads);
 
   const std::shared_ptr<SharedMemory> memory_;
@@ -53,11 +61,14 @@ class SharedSender {
   std::byte* const arena_data_;
   const uint64_t arena_bytes_;
   std::optional<Doorbell> doorbell_;
+  SharedHeap* heap_ = nullptr;  // null: nothing is lent
+  FileDescriptor receiver_{-1};
 
   std::mutex mutex_;  // guards what follows, and the order of entries
   BlockArena arena_;
   std::array<std::optional<Place>, shared::kBlocks> receivers_;  // published and not given back, by block
   std::vector<uint32_t> unused_;                                 // block numbers
+  Loans loans_;                                                  // by block, from before it is published
   uint64_t sent_ = 0;
 };
 

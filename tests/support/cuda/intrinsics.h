@@ -92,32 +92,10 @@ T atomicAdd(T* at, std::type_identity_t<T> value) {
   return before;
 }
 
-template <class T>
-T atomicMax(T* at, std::type_identity_t<T> value) {
-  const T before = *at;
-  if (value > before) *at = value;
-  return before;
-}
-
-template <class T>
-T atomicExch(T* at, std::type_identity_t<T> value) {
-  const T before = *at;
-  *at = value;
-  return before;
-}
-
-template <class T>
-T atomicCAS(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  const T before = *at;
-  if (before == expected) *at = value;
-  return before;
-}
-
 using std::max;
 using std::min;
 
 inline int __popc(unsigned bits) { return std::popcount(bits); }
-inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
 
 // Rounded by themselves, as the emulation is compiled without contraction.

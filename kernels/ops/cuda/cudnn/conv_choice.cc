@@ -44,11 +44,12 @@ constexpr float kOne = 1, kZero = 0;
 void conv(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, ConvGeometry g, Epilogue epilogue,
           Tensor& y) {
   expect_conv(x, w, y, g);
-  const bool done = takes(x, w, y) && by_cudnn(stream, ConvPass::output, x, w, g, [&](auto handle, auto& plan, void* memory) {
-    return cudnnConvolutionForward(handle, &kOne, plan.x, x.raw(), plan.w, w.raw(), plan.conv,
-                                   static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), memory, plan.workspace_bytes,
-                                   &kZero, plan.y, y.raw());
-  });
+  const bool done =
+      takes(x, w, y) && by_cudnn(stream, ConvPass::output, x, w, g, [&](auto handle, auto& plan, void* memory) {
+        return cudnnConvolutionForward(handle, &kOne, plan.x, x.raw(), plan.w, w.raw(), plan.conv,
+                                       static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm), memory,
+                                       plan.workspace_bytes, &kZero, plan.y, y.raw());
+      });
   if (!done) return patch_conv_ops().conv(stream, x, w, bias, g, epilogue, y);
   if (bias) return bias_ops().bias_add(stream, y, bias, epilogue, y);
   if (epilogue == Epilogue::relu) activation_ops().relu(stream, y, y);
@@ -57,7 +58,8 @@ void conv(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, 
 void input_gradient(Stream& stream, const Tensor& dy, const Tensor& w, ConvGeometry g, Tensor& dx) {
   expect_conv(dx, w, dy, g);
   const bool done =
-      takes(dx, w, dy) && by_cudnn(stream, ConvPass::input_gradient, dx, w, g, [&](auto handle, auto& plan, void* memory) {
+      takes(dx, w, dy) &&
+      by_cudnn(stream, ConvPass::input_gradient, dx, w, g, [&](auto handle, auto& plan, void* memory) {
         return cudnnConvolutionBackwardData(handle, &kOne, plan.w, w.raw(), plan.y, dy.raw(), plan.conv,
                                             static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), memory,
                                             plan.workspace_bytes, &kZero, plan.x, dx.raw());
@@ -70,7 +72,8 @@ void weight_gradient(Stream& stream, const Tensor& x, const Tensor& dy, ConvGeom
   expect_conv(x, dw, dy, g);
   const float beta = write == Write::add ? 1 : 0;
   const bool done =
-      takes(x, dw, dy) && by_cudnn(stream, ConvPass::weight_gradient, x, dw, g, [&](auto handle, auto& plan, void* memory) {
+      takes(x, dw, dy) &&
+      by_cudnn(stream, ConvPass::weight_gradient, x, dw, g, [&](auto handle, auto& plan, void* memory) {
         return cudnnConvolutionBackwardFilter(handle, &kOne, plan.x, x.raw(), plan.y, dy.raw(), plan.conv,
                                               static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), memory,
                                               plan.workspace_bytes, &beta, plan.w, dw.raw());

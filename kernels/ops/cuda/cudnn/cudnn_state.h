@@ -41,9 +41,9 @@ struct ConvPlan {
 /// What cuDNN keeps for one stream: a handle, and the plans of the convolutions seen so far.
 ///
 /// The algorithm is the first of cuDNN's own ranking, which knows sizes and device and measures nothing, among those
-/// that cuDNN calls deterministic and that need no more than kMostWorkspaceBytes: the same sizes get the same one in every
-/// run. `[precision] matmul` f32 forbids tensor cores; tf32 and bf16 both allow TF32, since cuDNN's other choice would
-/// round to f16, whose range gradients leave.
+/// that cuDNN calls deterministic and that need no more than kMostWorkspaceBytes: the same sizes get the same one in
+/// every run. `[precision] matmul` f32 forbids tensor cores; tf32 and bf16 both allow TF32, since cuDNN's other choice
+/// would round to f16, whose range gradients leave.
 class CudnnState final : public StreamState {
  public:
   static constexpr size_t kMostWorkspaceBytes = size_t{256} << 20;

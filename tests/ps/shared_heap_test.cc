@@ -1,0 +1,186 @@
+// Large tensors are read where their sender made them.
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <thread>
+
+#include <troupe/ps/transport/internal/process_handle.h>
+#include <troupe/ps/transport/internal/shared_heap.h>
+
+#include <tests/support/child_process.h>
+#include <tests/support/shared_mail.h>
+
+using namespace troupe;
+using namespace troupe::ps;
+using namespace troupe::test;
+
+namespace {
+
+constexpr uint64_t kArena = 1 << 20;
+constexpr int64_t kLarge = 300'000;
+
+/// Two ends in one process, of which one lends to the other. In a process that was forked there is no heap of its own.
+struct Lending {
+  SharedHeap& heap = *SharedHeap::of_this_process();
+  Doorbell bell = Doorbell::create().value();
+  std::shared_ptr<SharedSender> sender = SharedSender::create(kArena).value();
+  std::unique_ptr<SharedReceiver> receiver = SharedReceiver::open(sender->offer(), kArena, heap.offer()).value();
+
+  Lending() {
+    sender->set_doorbell(Doorbell::open(bell.offer()).value());
+    sender->lend(heap, open_process(::getpid()));
+  }
+  Received receive() {
+    Received message;
+    const auto result = receiver->receive([&](std::span<const std::byte> head, std::vector<Tensor> payloads) {
+      message = {{head.begin(), head.end()}, std::move(payloads)};
+    });
+    TROUPE_CHECK(result && *result, result ? "no message" : result.error().message);
+    return message;
+  }
+  /// What the receiver says to a payload that is said to be so long and there.
+  std::string refusal(const shared::Payload& payload, const SharedOffer& its_heap) {
+    auto reading = SharedReceiver::open(sender->offer(), kArena, its_heap).value();
+    auto memory = SharedMemory::open(sender->offer(), 1 << 24).value();
+    sender->send({}, std::vector<Tensor>{u8(random_bytes(1, 100))});
+    auto& control = *reinterpret_cast<shared::Control*>(memory->data());
+    std::memcpy(memory->data() + sizeof control + control.ring[0].offset, &payload, sizeof payload);
+    const auto result = reading->receive([](std::span<const std::byte>, const std::vector<Tensor>&) {});
+    return result ? "" : result.error().message;
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(shared_heap, Lending)
+
+BOOST_AUTO_TEST_CASE(LargeTensorsLieInTheHeapOfTheirProcess) {
+  const Tensor large = Tensor::empty({kLarge}, DType::u8), small = Tensor::empty({1000}, DType::u8);
+  BOOST_REQUIRE(heap.place_of(large.raw()));
+  BOOST_TEST(*heap.place_of(large.raw()) % shared::kAlignment == 0u);
+  BOOST_TEST(!heap.place_of(small.raw()));
+}
+
+BOOST_AUTO_TEST_CASE(ALargeTensorIsNotCopied) {
+  const Bytes bytes = random_bytes(1, kLarge), few = random_bytes(2, 100);
+  BOOST_TEST(sender->send(few, std::vector<Tensor>{u8(few), u8(bytes), u8(few)}));
+  BOOST_TEST(sender->held_bytes() < 1000u);
+  BOOST_TEST(sender->lent_bytes() == bytes.size());
+  const Received got = receive();
+  BOOST_TEST((got.head == few));
+  BOOST_REQUIRE(got.payloads.size() == 3u);
+  BOOST_TEST((bytes_of(got.payloads[0]) == few));
+  BOOST_TEST((bytes_of(got.payloads[1]) == bytes));
+  BOOST_TEST((bytes_of(got.payloads[2]) == few));
+  BOOST_TEST(!got.payloads[1].buffer()->writable());
+}
+
+BOOST_AUTO_TEST_CASE(APartOfATensorIsLentFromWhereItBegins) {
+  const Bytes bytes = random_bytes(1, kLarge);
+  const Tensor whole = u8(bytes);
+  sender->send({}, std::vector<Tensor>{whole.view(64, {100'000}), whole.view(32, {100'000})});
+  BOOST_TEST(sender->lent_bytes() == 100'000u);  // the other begins where no tensor may
+  const Received got = receive();
+  BOOST_TEST((bytes_of(got.payloads[0]) == Bytes(bytes.begin() + 64, bytes.begin() + 100'064)));
+  BOOST_TEST((bytes_of(got.payloads[1]) == Bytes(bytes.begin() + 32, bytes.begin() + 100'032)));
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsGivenBackIsTheSendersAlone) {
+  const Tensor tensor = u8(random_bytes(1, kLarge));
+  sender->send({}, std::vector<Tensor>{tensor});
+  {
+    const Received got = receive();
+    BOOST_TEST(sender->lent_bytes() == static_cast<uint64_t>(kLarge));
+    BOOST_TEST(tensor.buffer().use_count() == 2);
+  }
+  BOOST_TEST(sender->lent_bytes() == 0u);
+  BOOST_TEST(tensor.buffer().use_count() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(NoMoreIsLentThanTheArenaHas) {
+  const std::vector<Tensor> tensor = {u8(random_bytes(1, 700'000))};
+  BOOST_TEST(sender->send({}, tensor));
+  BOOST_TEST(sender->lent_bytes() == 700'000u);
+  BOOST_TEST(sender->send({}, tensor));  // copied
+  BOOST_TEST(sender->lent_bytes() == 700'000u);
+  BOOST_TEST(!sender->send({}, tensor));
+  receive();
+  BOOST_TEST(sender->send({}, tensor));
+}
+
+BOOST_AUTO_TEST_CASE(WhatIsLentStaysAsItIsWhenTheRingEnds) {
+  const Bytes bytes = random_bytes(1, kLarge);
+  sender->send({}, std::vector<Tensor>{u8(bytes)});
+  Received got = receive();
+  sender->send({}, std::vector<Tensor>{u8(bytes)});  // and what nobody has read yet
+  sender.reset();
+  std::vector<Tensor> others;
+  for (int i = 0; i < 10; ++i) others.push_back(u8(Bytes(kLarge, std::byte{0xff})));
+  BOOST_TEST((bytes_of(got.payloads[0]) == bytes));
+  BOOST_TEST((bytes_of(receive().payloads[0]) == bytes));
+  BOOST_TEST(heap.take_back() == static_cast<uint64_t>(kLarge));
+  got = {};
+  BOOST_TEST(heap.take_back() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(WhatADeadReceiverWasLentComesBack) {
+  Mail to_child, from_child;
+  ChildProcess child([&](int) {
+    Doorbell rung = Doorbell::create().value();
+    from_child.put(rung.offer());
+    const auto ring = to_child.take<SharedOffer>(), its_heap = to_child.take<SharedOffer>();
+    auto reading = SharedReceiver::open(ring, kArena, its_heap).value();
+    from_child.put(0), to_child.take<int>();
+    std::vector<Tensor> held;
+    const auto got = reading->receive([&](std::span<const std::byte>, std::vector<Tensor> payloads) { held = payloads; });
+    from_child.put(got.value() && bytes_of(held.at(0)) == random_bytes(1, kLarge));
+    ::pause();
+  });
+  auto lending = SharedSender::create(kArena).value();
+  const auto doorbell = from_child.take<SharedOffer>();
+  lending->set_doorbell(Doorbell::open(doorbell).value());
+  lending->lend(heap, open_process(doorbell.pid));
+  to_child.put(lending->offer()), to_child.put(heap.offer()), from_child.take<int>();
+  lending->send({}, std::vector<Tensor>{u8(random_bytes(1, kLarge))});
+  to_child.put(0);
+  BOOST_TEST(from_child.take<bool>());
+  lending.reset();
+  BOOST_TEST(heap.take_back() == static_cast<uint64_t>(kLarge));
+  child.end(SIGKILL);
+  BOOST_TEST(heap.take_back() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(AProcessThatIsForkedWritesNothingOfItsParents) {
+  const Bytes bytes = random_bytes(1, kLarge);
+  const Tensor held = u8(bytes);
+  u8(bytes);  // a block that is free in both
+  ChildProcess child([&](int channel) {
+    bool elsewhere = SharedHeap::of_this_process() == nullptr;
+    for (int i = 0; i < 10; ++i) elsewhere &= !heap.place_of(u8(Bytes(kLarge, std::byte{0xff})).raw());
+    ChildProcess::tell(channel, elsewhere ? "elsewhere" : "in the heap");
+  });
+  BOOST_TEST(child.line() == "elsewhere");
+  BOOST_TEST((bytes_of(held) == bytes));
+}
+
+BOOST_AUTO_TEST_CASE(APlaceOutsideOfTheHeapIsRefused) {
+  const std::string outside = "outside of the sender's heap";
+  const uint64_t all = heap.offer().bytes;
+  for (const shared::Payload& payload : {shared::Payload{100, all + 64}, {100, all / 64 * 64}, {all, 64}, {UINT64_MAX, 64},
+                                         {100, UINT64_MAX - 63}, {100, 65}}) {
+    Lending fresh;
+    const std::string why = fresh.refusal(payload, heap.offer());
+    BOOST_TEST(why.find(outside) != std::string::npos, payload.bytes << " at " << payload.place << ": " << why);
+  }
+  Lending fresh;
+  BOOST_TEST(fresh.refusal({100, 64}, {}).find(outside) != std::string::npos);  // none was mapped
+}
+
+BOOST_AUTO_TEST_CASE(AHeapThatIsNoneIsNotMapped) {
+  SharedOffer wrong = heap.offer();
+  ++wrong.token;
+  for (const SharedOffer& offered : {SharedOffer{}, wrong, SharedOffer{::getpid(), 0, 1, 1 << 20}})
+    BOOST_TEST(!SharedReceiver::open(sender->offer(), kArena, offered).value()->borrows());
+  BOOST_TEST(SharedReceiver::open(sender->offer(), kArena, heap.offer()).value()->borrows());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
