@@ -1,6 +1,7 @@
 #include <troupe/kernels/tensor/buffer.h>
 
 #include <pthread.h>
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -30,6 +31,11 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 size_t alignment(size_t size) { return size >= kHugePage ? kHugePage : Buffer::kAlignment; }
 
+// Memory that is ours and nobody's to use: a block in the cache, and what a block has beyond the bytes asked for.
+// AddressSanitizer, which is told here, would take it for in use; without it this is nothing.
+void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) { ASAN_POISON_MEMORY_REGION(data, bytes); }
+void permit([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(data, bytes); }
+
 std::atomic<LargeBlocks*> large_blocks{nullptr};
 
 std::byte* new_block(size_t size) {
@@ -44,6 +50,7 @@ std::byte* new_block(size_t size) {
 }
 
 void delete_block(std::byte* data, size_t size) {
+  permit(data, size);
   LargeBlocks* const source = size >= LargeBlocks::kLeastBytes ? large_blocks.load() : nullptr;
   if (source && source->give_back(data, size)) return;
   ::operator delete(data, std::align_val_t{alignment(size)});
@@ -81,6 +88,7 @@ class Cache {
       used_ -= size;
       if (cached_ + size <= limit_) {
         cached_ += size;
+        forbid(data, size);
         free_[size].push_back(data);
         return;
       }
@@ -139,6 +147,8 @@ class Cache {
 BufferPtr allocate(size_t bytes) {
   const size_t size = size_class(bytes ? bytes : 1);
   std::byte* data = Cache::instance().take(size);
+  permit(data, bytes);
+  forbid(data + bytes, size - bytes);
   return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& b) {
     Cache::instance().give(b.data(), size_class(b.bytes() ? b.bytes() : 1));
   });

@@ -1,4 +1,5 @@
 #include <boost/test/unit_test.hpp>
+#include <sanitizer/asan_interface.h>
 
 #include <cstdint>
 #include <limits>
@@ -68,5 +69,16 @@ BOOST_AUTO_TEST_CASE(MemoryThatIsNotThereIsNotCounted, *boost::unit_test::precon
     BOOST_CHECK_THROW(allocate(bytes), std::bad_alloc);
   BOOST_TEST(buffer_stats().used_bytes == before.used_bytes);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+BOOST_AUTO_TEST_CASE(AddressSanitizerKnowsWhatOfTheCacheIsNobodys) {
+  BufferPtr buffer = allocate(1100);
+  std::byte* const data = buffer->data();
+  BOOST_TEST(!__asan_address_is_poisoned(data + 1099));
+  BOOST_TEST(__asan_address_is_poisoned(data + 1100));
+  buffer.reset();
+  BOOST_TEST(__asan_address_is_poisoned(data));
+}
+#endif
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -59,11 +59,12 @@ REFUSED(APayloadWhoseEndOverflowsIsRefused, std::memset(t.arena, 0xff, 8), "too 
 
 // Each would cost the receiver a tensor, though it holds nothing.
 BOOST_AUTO_TEST_CASE(MorePayloadsThanAMessageMayHaveAreRefused) {
-  SharedEnds ends(1 << 20);
-  ends.send({}, {u8(random_bytes(2, (1 << 20) - 64))});
-  const auto memory = SharedMemory::open(ends.sender->offer(), 1 << 22).value();
+  constexpr uint64_t kRoom = 1 << 21;  // of which so many descriptions are half
+  SharedEnds ends(kRoom);
+  BOOST_REQUIRE(ends.send({}, {u8(random_bytes(2, kRoom - 64))}));
+  const auto memory = SharedMemory::open(ends.sender->offer(), 2 * kRoom).value();
   reinterpret_cast<Control*>(memory->data())->ring[0].payloads = shared::kMaxPayloads + 1;
-  std::memset(memory->data() + sizeof(Control), 0, 1 << 20);
+  std::memset(memory->data() + sizeof(Control), 0, kRoom);
   Received got;
   const auto result = ends.poll(got);
   BOOST_TEST_REQUIRE(!result);

@@ -87,13 +87,13 @@ void SharedPeers::accepted(const SharedFrame& frame) {
   if (found == offered_.end()) return;
   const Offered offered = std::move(found->second);
   offered_.erase(found);
+  // Before the doorbell: a process that has that open is the one that the number means.
+  FileDescriptor receiver = open_process(frame.doorbell.pid);
   auto doorbell = Doorbell::open(frame.doorbell);
   const auto link = offered.link.lock();
   if (!doorbell || !link) return;
   offered.ring->set_doorbell(std::move(*doorbell));
-  if (heap_ && frame.heap == heap_->offer())
-    if (FileDescriptor receiver = open_process(frame.doorbell.pid); receiver.get() >= 0)
-      offered.ring->lend(*heap_, std::move(receiver));
+  if (heap_ && frame.heap == heap_->offer() && receiver.get() >= 0) offered.ring->lend(*heap_, std::move(receiver));
   link->set_ring(offered.ring);
 }
 
