@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <troupe/kernels/nn/empty_gradient.h>
+
 namespace troupe::nn {
 
 ModelPart::ModelPart(std::shared_ptr<const Model> model, size_t first, size_t last)
@@ -56,7 +58,7 @@ void ModelPart::backward_weight(const Pass& pass, std::span<const Tensor> weight
     const auto layer = static_cast<size_t>(node.spec);
     const auto write = gradients[layer] ? ops::Write::add : ops::Write::set;
     if (!gradients[layer])
-      gradients[layer] = pass.stream.empty({model_->layers()[layer].count}, weights[layer].dtype());
+      gradients[layer] = empty_gradient(pass.stream, {model_->layers()[layer].count}, weights[layer].dtype());
     model_->node_back_weight(pass, weights[layer], index, write, gradients[layer], context);
   }
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <troupe/kernels/nn/empty_gradient.h>
 #include <troupe/kernels/nn/half_storage.h>
 
 // Passes through a model, forward and back; what the graph is stands in model.cc.
@@ -165,7 +166,7 @@ void Model::give_gradient(const Pass& pass, std::span<const Tensor> weights, siz
   const auto spec = static_cast<size_t>(nodes_[index].spec);
   Tensor& share = context.shares_[spec];
   const auto write = share ? ops::Write::add : ops::Write::set;
-  if (!share) share = pass.stream.empty({weights[spec].count()}, weights[spec].dtype());
+  if (!share) share = empty_gradient(pass.stream, {weights[spec].count()}, weights[spec].dtype());
   node_back_weight(pass, weights[spec], index, write, share, context);
   if (nodes_[index].owner) ready(spec, std::exchange(share, {}));
 }

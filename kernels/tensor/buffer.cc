@@ -39,9 +39,6 @@ void permit([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) { A
 std::atomic<LargeBlocks*> large_blocks{nullptr};
 
 std::byte* new_block(size_t size) {
-  LargeBlocks* const source = size >= LargeBlocks::kLeastBytes ? large_blocks.load() : nullptr;
-  if (source)
-    if (std::byte* const data = source->take(size)) return data;
   auto* data = static_cast<std::byte*>(::operator new(size, std::align_val_t{alignment(size)}));
 #ifdef MADV_HUGEPAGE
   if (size >= kHugePage) ::madvise(data, size, MADV_HUGEPAGE);  // a wish: without it, the same slower
@@ -51,16 +48,32 @@ std::byte* new_block(size_t size) {
 
 void delete_block(std::byte* data, size_t size) {
   permit(data, size);
-  LargeBlocks* const source = size >= LargeBlocks::kLeastBytes ? large_blocks.load() : nullptr;
-  if (source && source->give_back(data, size)) return;
   ::operator delete(data, std::align_val_t{alignment(size)});
+}
+
+std::byte* new_block_to_lend(size_t size) {
+  std::byte* const data = large_blocks.load()->take(size);
+  return data ? data : new_block(size);
+}
+
+void delete_block_to_lend(std::byte* data, size_t size) {
+  permit(data, size);
+  if (!large_blocks.load()->give_back(data, size)) delete_block(data, size);
 }
 
 class Cache {
  public:
+  using Make = std::byte* (*)(size_t size);
+  using Drop = void (*)(std::byte* data, size_t size);
+  Cache(Make make, Drop drop) : make_(make), drop_(drop) {}
+
   // Never destroyed: buffers may outlive every static object of the program.
-  static Cache& instance() {
-    static Cache* cache = new Cache;
+  static Cache& own() {
+    static Cache* cache = new Cache(new_block, delete_block);
+    return *cache;
+  }
+  static Cache& to_lend() {
+    static Cache* cache = new Cache(new_block_to_lend, delete_block_to_lend);
     return *cache;
   }
 
@@ -76,7 +89,7 @@ class Cache {
         return data;
       }
     }
-    std::byte* const data = new_block(size);
+    std::byte* const data = make_(size);
     std::lock_guard lock(mutex_);
     used_ += size;  // only now: there may have been no memory
     return data;
@@ -86,14 +99,14 @@ class Cache {
     {
       std::lock_guard lock(mutex_);
       used_ -= size;
-      if (cached_ + size <= limit_) {
+      if (cached_ + size <= limit_ && !child_) {
         cached_ += size;
         forbid(data, size);
         free_[size].push_back(data);
         return;
       }
     }
-    delete_block(data, size);
+    drop_(data, size);
   }
 
   void set_limit(size_t bytes) {
@@ -101,7 +114,7 @@ class Cache {
     limit_ = bytes;
     for (auto& [size, blocks] : free_)
       while (cached_ > limit_ && !blocks.empty()) {
-        delete_block(blocks.back(), size);
+        drop_(blocks.back(), size);
         blocks.pop_back();
         cached_ -= size;
       }
@@ -112,25 +125,14 @@ class Cache {
     return {used_, cached_};
   }
 
-  // What comes next comes from where it comes from now.
-  void drop_large() {
-    std::lock_guard lock(mutex_);
-    for (auto& [size, blocks] : free_)
-      for (; size >= LargeBlocks::kLeastBytes && !blocks.empty(); blocks.pop_back()) {
-        delete_block(blocks.back(), size);
-        cached_ -= size;
-      }
-  }
-
-  // Around a fork. What is free here and came from there is free in the parent, too, which will use it.
+  // Around a fork. What is free here is free in the parent, too, which will use it; and what the child holds of the
+  // parent's is never the child's to write.
   void hold() { mutex_.lock(); }
   void go_on() { mutex_.unlock(); }
   void go_on_as_child() {
-    for (auto& [size, blocks] : free_)
-      if (size >= LargeBlocks::kLeastBytes) {
-        cached_ -= size * blocks.size();
-        blocks.clear();
-      }
+    child_ = true;
+    cached_ = 0;
+    free_.clear();
     mutex_.unlock();
   }
 
@@ -140,30 +142,46 @@ class Cache {
   size_t used_ = 0;
   size_t cached_ = 0;
   size_t limit_ = size_t{256} << 20;
+  bool child_ = false;
+  const Make make_;
+  const Drop drop_;
 };
+
+template <Cache& (*cache)()>
+BufferPtr allocate_from(size_t bytes) {
+  const size_t size = size_class(bytes ? bytes : 1);
+  std::byte* data = cache().take(size);
+  permit(data, bytes);
+  forbid(data + bytes, size - bytes);
+  return std::make_shared<Buffer>(data, bytes, Device{},
+                                  [](Buffer& b) { cache().give(b.data(), size_class(b.bytes() ? b.bytes() : 1)); });
+}
 
 }  // namespace
 
-BufferPtr allocate(size_t bytes) {
-  const size_t size = size_class(bytes ? bytes : 1);
-  std::byte* data = Cache::instance().take(size);
-  permit(data, bytes);
-  forbid(data + bytes, size - bytes);
-  return std::make_shared<Buffer>(data, bytes, Device{}, [](Buffer& b) {
-    Cache::instance().give(b.data(), size_class(b.bytes() ? b.bytes() : 1));
-  });
+BufferPtr allocate(size_t bytes) { return allocate_from<Cache::own>(bytes); }
+
+BufferPtr allocate_to_lend(size_t bytes) {
+  return bytes >= LargeBlocks::kLeastBytes && lends() ? allocate_from<Cache::to_lend>(bytes) : allocate(bytes);
 }
 
-void set_buffer_cache_limit(size_t bytes) { Cache::instance().set_limit(bytes); }
+void set_buffer_cache_limit(size_t bytes) {
+  Cache::own().set_limit(bytes);
+  Cache::to_lend().set_limit(bytes);
+}
 
 void set_large_blocks(LargeBlocks& source) {
   LargeBlocks* none = nullptr;
   TROUPE_CHECK(large_blocks.compare_exchange_strong(none, &source), "a second source of large blocks");
-  Cache::instance().drop_large();
-  ::pthread_atfork([] { Cache::instance().hold(); }, [] { Cache::instance().go_on(); },
-                   [] { Cache::instance().go_on_as_child(); });
+  ::pthread_atfork([] { Cache::to_lend().hold(); }, [] { Cache::to_lend().go_on(); },
+                   [] { Cache::to_lend().go_on_as_child(); });
 }
 
-BufferStats buffer_stats() { return Cache::instance().stats(); }
+bool lends() { return large_blocks.load() != nullptr; }
+
+BufferStats buffer_stats() {
+  const BufferStats own = Cache::own().stats(), lent = Cache::to_lend().stats();
+  return {own.used_bytes + lent.used_bytes, own.cached_bytes + lent.cached_bytes};
+}
 
 }  // namespace troupe

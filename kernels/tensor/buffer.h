@@ -44,10 +44,14 @@ using BufferPtr = std::shared_ptr<Buffer>;
 BufferPtr allocate(size_t bytes);
 void set_buffer_cache_limit(size_t bytes);
 
-/// Where large blocks come from in place of the system, for a process that shares them with others.
+/// The same for what is published as it is and may go to other processes, gradients and parameters, from a cache of its
+/// own of the same limit. Large ones come from the process's LargeBlocks, where there are any.
+BufferPtr allocate_to_lend(size_t bytes);
+
+/// Memory that other processes can read.
 class LargeBlocks {
  public:
-  /// Smaller blocks are the system's.
+  /// Smaller blocks are the system's: they are copied in less time than they are lent.
   static constexpr size_t kLeastBytes = size_t{64} << 10;
   virtual ~LargeBlocks() = default;
   /// Aligned to 64 bytes, from any thread; null: the system's turn.
@@ -55,9 +59,11 @@ class LargeBlocks {
   /// False where it came from the system.
   virtual bool give_back(std::byte* data, size_t bytes) = 0;
 };
-/// For all that is allocated from now on in this process, until its end, which `source` outlives. Once. A process that is
-/// forked takes nothing of what the source had: its blocks belong to its parent.
+/// For the process, until its end, which `source` outlives. Once. A process that is forked takes nothing of what the source
+/// had: its blocks belong to its parent.
 void set_large_blocks(LargeBlocks& source);
+/// There are such blocks.
+bool lends();
 
 /// Bytes in buffers that are held now, and in the cache. For tests and benchmarks.
 struct BufferStats {

@@ -25,6 +25,10 @@ class Tensor {
   static Tensor empty(Shape shape, DType dtype = DType::f32) {
     return Tensor(allocate(static_cast<size_t>(shape.count()) * size_of(dtype)), 0, shape, dtype);
   }
+  /// The same for what is published as it is and may go to other processes (allocate_to_lend).
+  static Tensor to_lend(Shape shape, DType dtype = DType::f32) {
+    return Tensor(allocate_to_lend(static_cast<size_t>(shape.count()) * size_of(dtype)), 0, shape, dtype);
+  }
   static Tensor zeros(Shape shape, DType dtype = DType::f32) {
     Tensor t = empty(shape, dtype);
     std::memset(t.raw(), 0, t.bytes());

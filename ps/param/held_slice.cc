@@ -1,5 +1,6 @@
 #include <troupe/ps/param/held_slice.h>
 
+#include <cstring>
 #include <utility>
 
 namespace troupe::ps {
@@ -13,6 +14,19 @@ bool only_ours(const Tensor& tensor) {
   return true;
 }
 
+// What another process lends is copied: it would be held for as long as nobody pushes. So are values that could not be
+// lent, where an update in place would leave them for ever.
+SliceState kept(SliceState state) {
+  const auto lent = [](const Tensor& t) { return t && !t.buffer()->writable(); };
+  for (Tensor& t : state.state)
+    if (lent(t)) t = t.clone();
+  if (!lent(state.values) && !(state.values && lends())) return state;
+  Tensor values = Tensor::to_lend(state.values.shape());
+  std::memcpy(values.raw(), std::as_const(state.values).raw(), values.bytes());
+  state.values = std::move(values);
+  return state;
+}
+
 }  // namespace
 
 HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first, const Optimizer& optimizer,
@@ -20,7 +34,7 @@ HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first,
     : slice_(slice),
       row_width_(layout.layers[slice.layer].row_width),
       segments_(segments_of(layout.layers[slice.layer], slice.begin, slice.end)),
-      now_(std::move(first)) {
+      now_(kept(std::move(first))) {
   const size_t states = optimizer.state_names().size();
   now_.slice = slice.id;
   if (now_.state.empty())
@@ -35,7 +49,7 @@ HeldSlice::HeldSlice(const Layout& layout, const Slice& slice, SliceState first,
 }
 
 void HeldSlice::install(SliceState state) {
-  now_ = std::move(state);
+  now_ = kept(std::move(state));
   if (!device_) return;
   device_->install(now_);
   now_.state.clear();
@@ -81,7 +95,7 @@ void HeldSlice::apply(const Optimizer& optimizer, SliceUpdate step, Tensor spare
   else if (only_ours(spare) && spare.count() == slice_.count())
     out = std::move(spare);
   else
-    out = Tensor::empty(Shape{slice_.count()});
+    out = Tensor::to_lend(Shape{slice_.count()});
   step.in = std::as_const(now_.values).span<float>();
   step.out = out.span<float>();
   step.state = state;

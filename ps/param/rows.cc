@@ -77,7 +77,7 @@ RowSum::RowSum(std::span<const RowValues> parts, int64_t width) {
 }
 
 Tensor gather_rows(const Tensor& table, int32_t first, std::span<const int32_t> rows, int64_t width) {
-  Tensor values = Tensor::empty({static_cast<int64_t>(rows.size()) * width});
+  Tensor values = Tensor::to_lend({static_cast<int64_t>(rows.size()) * width});
   const float* from = table.data<float>();
   float* to = values.data<float>();
   for (size_t i = 0; i < rows.size(); ++i, to += width) {

@@ -202,7 +202,7 @@ class CombiningTransport::Core : public std::enable_shared_from_this<Core> {
     }
     std::vector<Tensor> sums;
     for (const std::vector<Tensor>& slice : parts) {
-      Tensor& sum = sums.emplace_back(Tensor::empty(slice[0].shape()));
+      Tensor& sum = sums.emplace_back(Tensor::to_lend(slice[0].shape()));
       sum_in_rank_order(slice, 0, sum.count(), sum);
     }
     return sums;

@@ -30,6 +30,15 @@ std::shared_ptr<const nn::Dataset> data_for(const ModelSpec& spec) {
   return std::make_shared<test::RandomSamples>(spec.input, spec.classes);
 }
 
+/// What `work` makes, and leaves `given`, a neighbour's, as it was.
+template <class Work>
+Tensor untouched(const Tensor& given, const Work& work) {
+  const Tensor before = given ? given.clone() : Tensor{};
+  Tensor made = work();
+  BOOST_TEST((!given || std::memcmp(before.raw(), given.raw(), given.bytes()) == 0), "a neighbour's tensor was written");
+  return made;
+}
+
 struct Fixture {
   explicit Fixture(const ModelSpec& spec) : model(built(spec)), data(data_for(spec)) {
     for (size_t layer = 0; layer < model->layers().size(); ++layer) {
@@ -66,12 +75,14 @@ struct Fixture {
     };
     for (size_t m = 0; m < micros.size(); ++m) {
       Tensor x;
-      for (size_t p = 0; p < parts.size(); ++p) x = source.forward(at(m, p), weights, std::move(x));
+      for (size_t p = 0; p < parts.size(); ++p)
+        x = untouched(x, [&] { return source.forward(at(m, p), weights, x); });
     }
     BOOST_TEST(source.under_way() == micros.size() * parts.size());
     for (size_t m = micros.size(); m-- > 0;) {
       Tensor dy;
-      for (size_t p = parts.size(); p-- > 0;) dy = source.backward_input(at(m, p), weights, std::move(dy));
+      for (size_t p = parts.size(); p-- > 0;)
+        dy = untouched(dy, [&] { return source.backward_input(at(m, p), weights, dy); });
       BOOST_TEST(!dy);
     }
     for (size_t m = 0; m < micros.size(); ++m)

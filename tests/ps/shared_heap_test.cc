@@ -18,6 +18,12 @@ namespace {
 constexpr uint64_t kArena = 1 << 20;
 constexpr int64_t kLarge = 300'000;
 
+Tensor to_lend(const Bytes& bytes) {
+  Tensor t = Tensor::to_lend({static_cast<int64_t>(bytes.size())}, DType::u8);
+  std::memcpy(t.raw(), bytes.data(), bytes.size());
+  return t;
+}
+
 /// Two ends in one process, of which one lends to the other. In a process that was forked there is no heap of its own.
 struct Lending {
   SharedHeap& heap = *SharedHeap::of_this_process();
@@ -53,16 +59,17 @@ struct Lending {
 
 BOOST_FIXTURE_TEST_SUITE(shared_heap, Lending)
 
-BOOST_AUTO_TEST_CASE(LargeTensorsLieInTheHeapOfTheirProcess) {
-  const Tensor large = Tensor::empty({kLarge}, DType::u8), small = Tensor::empty({1000}, DType::u8);
+BOOST_AUTO_TEST_CASE(WhatMayBeLentLiesInTheHeapOfItsProcess) {
+  const Tensor large = Tensor::to_lend({kLarge}, DType::u8), small = Tensor::to_lend({1000}, DType::u8);
   BOOST_REQUIRE(heap.place_of(large.raw()));
   BOOST_TEST(*heap.place_of(large.raw()) % shared::kAlignment == 0u);
   BOOST_TEST(!heap.place_of(small.raw()));
+  BOOST_TEST(!heap.place_of(Tensor::empty({kLarge}, DType::u8).raw()));  // activations stay where they are
 }
 
 BOOST_AUTO_TEST_CASE(ALargeTensorIsNotCopied) {
   const Bytes bytes = random_bytes(1, kLarge), few = random_bytes(2, 100);
-  BOOST_TEST(sender->send(few, std::vector<Tensor>{u8(few), u8(bytes), u8(few)}));
+  BOOST_TEST(sender->send(few, std::vector<Tensor>{u8(few), to_lend(bytes), u8(few)}));
   BOOST_TEST(sender->held_bytes() < 1000u);
   BOOST_TEST(sender->lent_bytes() == bytes.size());
   const Received got = receive();
@@ -76,7 +83,7 @@ BOOST_AUTO_TEST_CASE(ALargeTensorIsNotCopied) {
 
 BOOST_AUTO_TEST_CASE(APartOfATensorIsLentFromWhereItBegins) {
   const Bytes bytes = random_bytes(1, kLarge);
-  const Tensor whole = u8(bytes);
+  const Tensor whole = to_lend(bytes);
   sender->send({}, std::vector<Tensor>{whole.view(64, {100'000}), whole.view(32, {100'000})});
   BOOST_TEST(sender->lent_bytes() == 100'000u);  // the other begins where no tensor may
   const Received got = receive();
@@ -85,7 +92,7 @@ BOOST_AUTO_TEST_CASE(APartOfATensorIsLentFromWhereItBegins) {
 }
 
 BOOST_AUTO_TEST_CASE(WhatIsGivenBackIsTheSendersAlone) {
-  const Tensor tensor = u8(random_bytes(1, kLarge));
+  const Tensor tensor = to_lend(random_bytes(1, kLarge));
   sender->send({}, std::vector<Tensor>{tensor});
   {
     const Received got = receive();
@@ -97,7 +104,7 @@ BOOST_AUTO_TEST_CASE(WhatIsGivenBackIsTheSendersAlone) {
 }
 
 BOOST_AUTO_TEST_CASE(NoMoreIsLentThanTheArenaHas) {
-  const std::vector<Tensor> tensor = {u8(random_bytes(1, 700'000))};
+  const std::vector<Tensor> tensor = {to_lend(random_bytes(1, 700'000))};
   BOOST_TEST(sender->send({}, tensor));
   BOOST_TEST(sender->lent_bytes() == 700'000u);
   BOOST_TEST(sender->send({}, tensor));  // copied
@@ -109,12 +116,12 @@ BOOST_AUTO_TEST_CASE(NoMoreIsLentThanTheArenaHas) {
 
 BOOST_AUTO_TEST_CASE(WhatIsLentStaysAsItIsWhenTheRingEnds) {
   const Bytes bytes = random_bytes(1, kLarge);
-  sender->send({}, std::vector<Tensor>{u8(bytes)});
+  sender->send({}, std::vector<Tensor>{to_lend(bytes)});
   Received got = receive();
-  sender->send({}, std::vector<Tensor>{u8(bytes)});  // and what nobody has read yet
+  sender->send({}, std::vector<Tensor>{to_lend(bytes)});  // and what nobody has read yet
   sender.reset();
   std::vector<Tensor> others;
-  for (int i = 0; i < 10; ++i) others.push_back(u8(Bytes(kLarge, std::byte{0xff})));
+  for (int i = 0; i < 10; ++i) others.push_back(to_lend(Bytes(kLarge, std::byte{0xff})));
   BOOST_TEST((bytes_of(got.payloads[0]) == bytes));
   BOOST_TEST((bytes_of(receive().payloads[0]) == bytes));
   BOOST_TEST(heap.take_back() == static_cast<uint64_t>(kLarge));
@@ -141,7 +148,7 @@ BOOST_AUTO_TEST_CASE(WhatADeadReceiverWasLentComesBack) {
   lending->set_doorbell(Doorbell::open(doorbell).value());
   lending->lend(heap, open_process(doorbell.pid));
   to_child.put(lending->offer()), to_child.put(heap.offer()), from_child.take<int>();
-  lending->send({}, std::vector<Tensor>{u8(random_bytes(1, kLarge))});
+  lending->send({}, std::vector<Tensor>{to_lend(random_bytes(1, kLarge))});
   to_child.put(0);
   BOOST_TEST(from_child.take<bool>());
   lending.reset();
@@ -152,11 +159,12 @@ BOOST_AUTO_TEST_CASE(WhatADeadReceiverWasLentComesBack) {
 
 BOOST_AUTO_TEST_CASE(AProcessThatIsForkedWritesNothingOfItsParents) {
   const Bytes bytes = random_bytes(1, kLarge);
-  const Tensor held = u8(bytes);
-  u8(bytes);  // a block that is free in both
+  Tensor held = to_lend(bytes);
+  to_lend(bytes);  // a block that is free in both
   ChildProcess child([&](int channel) {
     bool elsewhere = SharedHeap::of_this_process() == nullptr;
-    for (int i = 0; i < 10; ++i) elsewhere &= !heap.place_of(u8(Bytes(kLarge, std::byte{0xff})).raw());
+    held = {};
+    for (int i = 0; i < 10; ++i) elsewhere &= !heap.place_of(to_lend(Bytes(kLarge, std::byte{0xff})).raw());
     ChildProcess::tell(channel, elsewhere ? "elsewhere" : "in the heap");
   });
   BOOST_TEST(child.line() == "elsewhere");

@@ -278,9 +278,12 @@ void BenchPeer::Impl::start_worker() {
   const int64_t pushed = options.width > 0 ? options.rows * options.width : options.elements;
   const std::vector<Tensor> gradients = synthetic_gradients(synthetic_layers(options.layers, pushed));
   const std::vector<std::vector<Tensor>> sets = random_sets(options);
-  for (size_t i = 0; i < options.layers; ++i)
+  for (size_t i = 0; i < options.layers; ++i) {
+    Tensor gradient = Tensor::to_lend(gradients[i].shape());  // as those of a model
+    std::memcpy(gradient.raw(), gradients[i].raw(), gradient.bytes());
     client->layers.push_back(
-        {.gradient = gradients[i], .values = Tensor::empty(gradients[i].shape()), .sets = sets[i]});
+        {.gradient = std::move(gradient), .values = Tensor::empty(gradients[i].shape()), .sets = sets[i]});
+  }
   for (const ps::Slice& slice : client->layout->slices) client->layers[slice.layer].slices.push_back(&slice);
   worker = system.spawn([client](caf::event_based_actor*) -> caf::behavior {
     return {[client](const ps::EnvelopePtr& envelope) { client->hear(*envelope); },

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
@@ -13,6 +15,15 @@
 namespace troupe::ps {
 namespace {
 
+// Every process of a host maps those of all others: some hundred fit into an address space.
+constexpr uint64_t kMostBytes = uint64_t{256} << 30;
+
+// Files and mappings so large are beyond what a process under such a limit may have, and what it needs itself.
+bool limited(int resource) {
+  rlimit limit{};
+  return ::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
+}
+
 // Blocks are of whole pages, which can be given back to the system.
 constexpr uint64_t kPage = 4096;
 
@@ -21,13 +32,15 @@ uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPag
 }  // namespace
 
 uint64_t SharedHeap::size_bytes() {
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) -
-         SharedMemory::kPrefixBytes;
+  const uint64_t memory =
+      static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(memory / 2, kMostBytes) / kPage * kPage - SharedMemory::kPrefixBytes;
 }
 
 SharedHeap* SharedHeap::of_this_process() {
   // Never destroyed: tensors may outlive every static object of the program.
   static SharedHeap* const heap = []() -> SharedHeap* {
+    if (limited(RLIMIT_AS) || limited(RLIMIT_FSIZE)) return nullptr;
     auto memory = SharedMemory::create(size_bytes(), "heap of troupe");
     if (!memory) return nullptr;
     auto* const made = new SharedHeap(std::move(*memory));

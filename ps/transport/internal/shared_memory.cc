@@ -38,6 +38,7 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::map(FileDescriptor file, uin
   void* const at = ::mmap(nullptr, bytes + kPrefixBytes, may, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (at == MAP_FAILED)
     return fail(ErrorKind::exhausted, cat("cannot map ", bytes, " bytes of shared memory: ", reason()));
+  ::madvise(at, bytes + kPrefixBytes, MADV_DONTDUMP);  // a dump would read, and so fill, what nobody has touched
   return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), static_cast<std::byte*>(at), bytes, token));
 }
 

@@ -31,7 +31,7 @@ Result<std::unique_ptr<SharedPeers>> SharedPeers::start(Options options, Handler
             lock.unlock();
             if (!why) p->handlers_.nonsense(why.error().message);
           },
-      .looking_around = [heap = peers->heap_] { if (heap) heap->take_back(); }};
+      .looking_around = [p = peers.get()] { p->take_back(); }};
   auto reader = SharedReader::start(std::move(sinks), {.arena_limit_bytes = options.arena_limit_bytes, .look = kLook});
   if (!reader) return tl::unexpected(reader.error());
   peers->reader_ = std::move(*reader);
@@ -93,8 +93,27 @@ void SharedPeers::accepted(const SharedFrame& frame) {
   const auto link = offered.link.lock();
   if (!doorbell || !link) return;
   offered.ring->set_doorbell(std::move(*doorbell));
-  if (heap_ && frame.heap == heap_->offer() && receiver.get() >= 0) offered.ring->lend(*heap_, std::move(receiver));
+  // What earlier rings lent and did not get back bounds what is lent in all, also where connections break again and again.
+  const bool lends = heap_ && frame.heap == heap_->offer() && heap_->take_back() <= options_.arena_bytes;
+  if (lends && receiver.get() >= 0) {
+    offered.ring->lend(*heap_, std::move(receiver));
+    std::lock_guard lock(mutex_);
+    lending_.push_back(offered.ring);
+  }
   link->set_ring(offered.ring);
+}
+
+void SharedPeers::take_back() {
+  std::vector<std::shared_ptr<SharedSender>> rings;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(lending_, [&](const std::weak_ptr<SharedSender>& each) {
+      if (auto ring = each.lock()) rings.push_back(std::move(ring));
+      return each.expired();
+    });
+  }
+  for (const auto& ring : rings) ring->lent_bytes();
+  if (heap_) heap_->take_back();
 }
 
 void SharedPeers::received(uint64_t number, std::span<const std::byte> head, std::vector<Tensor> payloads) {

@@ -58,6 +58,8 @@ class SharedPeers {
 
   std::optional<SharedReader::Attached> attach(const SharedFrame& offer, const Incoming& offered_by);
   void accepted(const SharedFrame& frame);
+  /// On the reader's thread: what receivers have given back, also to rings that nothing is sent through now.
+  void take_back();
   void received(uint64_t number, std::span<const std::byte> head, std::vector<Tensor> payloads);
 
   const Options options_;
@@ -67,6 +69,7 @@ class SharedPeers {
 
   std::mutex mutex_;  ///< guards what follows
   std::map<uint64_t, Source> sources_;
+  std::vector<std::weak_ptr<SharedSender>> lending_;
   uint64_t attached_ = 0;  ///< so many so far
 
   std::unique_ptr<SharedReader> reader_;  ///< last: its thread uses all the rest

@@ -54,7 +54,9 @@ void SharedReader::detach(uint64_t link) {
 void SharedReader::run() {
   while (!ended_) {
     if (changed_.exchange(false)) apply_changes();
-    if (!read_all() && !let_go()) sleep();
+    const bool any = read_all();
+    if (any && std::chrono::steady_clock::now() < next_look_) continue;
+    if (!let_go() && !any) sleep();
   }
 }
 
