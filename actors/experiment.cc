@@ -26,7 +26,11 @@ Result<std::unique_ptr<Experiment>> Experiment::prepare(const ps::LoadedConfig& 
   TROUPE_TRY(impl->plan_steps());
   impl->spread();
   TROUPE_TRY(impl->recover());
-  TROUPE_TRY(impl->open_page());
+  if (const Status page = impl->open_page(); !page) {
+    // A run that goes on may do so on another machine, and its config cannot be changed.
+    if (!impl->options.recovery) return tl::unexpected<Error>(page.error());
+    impl->warnings.push_back("metrics are not served: " + page.error().message);
+  }
   if (impl->options.cancelled && impl->options.cancelled())
     return fail(ErrorKind::cancelled, "interrupted before the run began");
   TROUPE_TRY(impl->open_folder());

@@ -18,8 +18,8 @@ Status Experiment::Impl::open_page() {
   if (!ps::is_loopback(listen) && !trusted)
     return fail(ErrorKind::invalid,
                 cat("metrics.listen = ", listen, " (", sources().of("metrics.listen"),
-                    "): whoever reaches it reads the run's numbers: use loopback, as 127.0.0.1:9464, or say "
-                    "--insecure-network where you trust that network"));
+                    "): whoever reaches it reads the run's numbers: use loopback, as 127.0.0.1:9464, or, in a run of "
+                    "several processes, say --insecure-network where you trust that network"));
   if (!parts.transport) parts.transport = std::make_shared<ps::MemoryTransport>();
   auto opened = ps::HttpPage::open(
       {listen, "/metrics", "text/plain; version=0.0.4; charset=utf-8"},

@@ -791,7 +791,7 @@ std::vector<Setting> metrics_settings() {
        .field = AT(metrics.listen),
        .unit = "",
        .why = "HOST:PORT at which the coordinator serves /metrics to Prometheus, port 0 a free one; empty is nowhere. "
-              "Without a password: other than loopback needs --insecure-network."},
+              "Without a password: other than loopback only in a run of several processes with --insecure-network."},
   };
 }
 

@@ -13,7 +13,7 @@ using Bytes = std::vector<std::byte>;
 using View = std::span<const std::byte>;
 using Input = CoordinatorInput;
 
-constexpr const char* kFormat = "troupe journal 2";
+constexpr const char* kFormat = "troupe journal 3";
 constexpr size_t kRecordHeadBytes = 16;
 
 tl::unexpected<Error> damaged(const std::string& what) { return fail(ErrorKind::corrupt, what); }
@@ -289,7 +289,8 @@ Result<JournalReader::Begin> JournalReader::begin() {
   if (!*found) return fail(ErrorKind::missing, "it ends before its first record does");
   Reader in(**found);
   if (const std::string format = in.text(); format != kFormat)
-    return damaged(cat("it begins with '", format, "', not with '", kFormat, "'"));
+    return damaged(cat("it begins with '", format, "', not with '", kFormat,
+                       "': if another build of Troupe wrote it, recover with that, or go on with --resume"));
   Begin begin;
   begin.segment = in.get<uint64_t>();
   begin.bytes_before = in.get<uint64_t>();

@@ -23,7 +23,7 @@
 /// become long, with an image of the core, so that all before it can go. A segment's first record is its head, with an
 /// image the second is that, the others are an input each:
 ///
-///   head    "troupe journal 2", segment (u64, from 1), bytes of the segment before that count (u64), whether there is
+///   head    "troupe journal 3", segment (u64, from 1), bytes of the segment before that count (u64), whether there is
 ///           an image (u8), and JournalHead
 ///   image   CoordinatorCore::image
 ///   input   kind (u8, its place in CoordinatorInput::What), i64 now_ms, and what the kind has

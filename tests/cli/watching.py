@@ -64,8 +64,8 @@ class Watched(Cluster):
         self.write("tiny.toml", TINY)
         done = self.troupe("train", "tiny.toml", "--set", "metrics.listen=0.0.0.0:0")
         self.assert_refused(done, "error: metrics.listen = 0.0.0.0:0 (command line): whoever reaches it reads the run's "
-                                  "numbers: use loopback, as 127.0.0.1:9464, or say --insecure-network where you trust "
-                                  "that network")
+                                  "numbers: use loopback, as 127.0.0.1:9464, or, in a run of several processes, say "
+                                  "--insecure-network where you trust that network")
 
 
 closing.run()
