@@ -116,13 +116,9 @@ BOOST_AUTO_TEST_CASE(EachPolicyConvergesLikeOneWorker) {
   const double one = accuracy({64}, {kSync});
   BOOST_TEST(one > 0.9);
   BOOST_TEST(one < 1);  // else nothing is compared
-  for (const ps::Policy& policy : {kSync, kAllReduce})
+  for (const ps::Policy& policy : {kSync, kAllReduce, kSsp, kAsync})
     BOOST_TEST(accuracy({16, 16, 16, 16}, {policy}) > one - 0.01, ps::describe(policy));
-  // How old their reads are, and so what they learn in five epochs, is the machine's doing: one that has much to do comes
-  // to three hundredths less. What a quiet one comes to is measured by tools/bench/accuracy.
-  for (const ps::Policy& policy : {kSsp, kAsync})
-    BOOST_TEST(accuracy({16, 16, 16, 16}, {policy}) > one - 0.06, ps::describe(policy));
-  BOOST_TEST(accuracy({16, 16, 16, 16}, {kSync, kSsp, kAsync, kAllReduce}) > one - 0.06);
+  BOOST_TEST(accuracy({16, 16, 16, 16}, {kSync, kSsp, kAsync, kAllReduce}) > one - 0.01);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
