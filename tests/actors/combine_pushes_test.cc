@@ -4,13 +4,12 @@
 #include <chrono>
 #include <future>
 #include <map>
-#include <thread>
 
 #include <caf/all.hpp>
 
 #include <troupe/actors/combine_pushes.h>
 
-#include "tests/support/shard_world.h"
+#include <tests/support/shard_world.h>
 
 using namespace troupe;
 using ps::test::ShardWorld;
@@ -19,7 +18,7 @@ BOOST_AUTO_TEST_SUITE(combine_pushes)
 
 namespace {
 
-/// Where a sum goes: it is held up there until the test lets it go on.
+/// Where a sum goes: it is held up there, and looks a while whether the system ends without it.
 class Slow final : public ps::Transport {
  public:
   void attach(const ps::Endpoint& endpoint, Sink sink) override { sinks[endpoint] = std::move(sink); }
@@ -30,13 +29,13 @@ class Slow final : public ps::Transport {
     if (!push || push->samples < 2) return;
     summed.set_value();
     go_on.get_future().wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    left_behind = ended.get_future().wait_for(std::chrono::milliseconds(50)) == std::future_status::ready;
     done = true;
   }
 
   std::map<ps::Endpoint, Sink> sinks;
-  std::promise<void> summed, go_on;
-  std::atomic<bool> done{false};
+  std::promise<void> summed, go_on, ended;
+  std::atomic<bool> left_behind{false}, done{false};
 };
 
 }  // namespace
@@ -73,7 +72,9 @@ BOOST_AUTO_TEST_CASE(TheActorsSystemWaitsForASumWhoseTransportIsGone) {
     transport.reset();
     slow->go_on.set_value();
   }
+  slow->ended.set_value();
   BOOST_TEST(slow->done);
+  BOOST_TEST(!slow->left_behind);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -78,6 +78,13 @@ class Host {
     ps::Reduce task{step, 0, gradient, {}, ps::HostShare{generation, samples, finite}};
     members[w]->reduce({std::move(task)}, report(w));
   }
+  /// Two members have joined and summed step 0: worker w has brought w + 1.
+  void sum_first_step() {
+    begin(1, 0);
+    reduce(0, 1, 0, 1, 20);
+    reduce(1, 1, 0, 2, 12);
+    for (size_t w = 0; w < 2; ++w) next<ps::HostSum>(w);
+  }
 
   /// The step's weights, all of this value, which the lowest has in two parts.
   void broadcast(size_t w, ps::Generation generation, ps::Step step, float value) {
@@ -165,10 +172,7 @@ BOOST_AUTO_TEST_CASE(WhoeverWaitsIsWokenByLeavingAndAnsweredWithItsOwnGradients)
 
 BOOST_AUTO_TEST_CASE(WhatHasBeenSummedIsAnsweredAgainByWhoeverLeaves) {
   Host host(2);
-  host.begin(1, 0);
-  host.reduce(0, 1, 0, 1, 20);
-  host.reduce(1, 1, 0, 2, 12);
-  for (size_t w = 0; w < 2; ++w) host.next<ps::HostSum>(w);
+  host.sum_first_step();
   host.members[1]->leave_group(host.report(1));
   const auto alone = host.next<ps::HostSum>(1);
   BOOST_TEST(alone.alone);
@@ -252,10 +256,7 @@ BOOST_AUTO_TEST_CASE(WhoeverWaitsForWeightsIsWokenByLeavingAndGetsNone) {
 // The step's gradients are kept until the weights that follow have come.
 BOOST_AUTO_TEST_CASE(WhatHasBeenSummedIsAnsweredAgainByWhoeverWaitsForWeights) {
   Host host(2);
-  host.begin(1, 0);
-  host.reduce(0, 1, 0, 1, 20);
-  host.reduce(1, 1, 0, 2, 12);
-  for (size_t w = 0; w < 2; ++w) host.next<ps::HostSum>(w);
+  host.sum_first_step();
   host.broadcast(1, 1, 1, 7);
   host.members[1]->leave_group(host.report(1));
   BOOST_TEST(first_of(host.next<ps::HostSum>(1)) == 2.f);

@@ -58,8 +58,7 @@ BOOST_AUTO_TEST_CASE(ALostPeerEndsACallThatWaitsForIt) {
   run_ranks(3, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
     if (rank == 2) {  // makes no call, and is gone once the others wait for it on their devices
-      while (simulated_cuda::waiting_kernels() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      simulated_cuda::await_waiting_kernels(2);
       return simulated_cuda::lose_rank(2);
     }
     Tensor values = filled(*ranks[i], 100, 1);

@@ -203,6 +203,13 @@ void every_schedule(const Body& body) {
       }
 }
 
+Work evaluation(int64_t begin, int64_t count) {
+  Work work;
+  work.kind = Work::Kind::evaluate;
+  work.range = {0, begin, count};
+  return work;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(EveryScheduleRunsToItsEndOverANetworkThatLosesAndDoubles) {
@@ -297,9 +304,7 @@ BOOST_AUTO_TEST_CASE(AStageThatIsAStepAheadIsWaitedFor) {
 
 BOOST_AUTO_TEST_CASE(AnEvaluationRunsForwardOnlyInMicroBatchesOfItsOwn) {
   World world(schedule("zb-v", 2, 3, 2), 5);
-  Work test;
-  test.kind = Work::Kind::evaluate;
-  test.range = {0, 20, 10};
+  Work test = evaluation(20, 10);
   for (int again = 0; again < 2; ++again) {  // of the same step: nothing of the first is taken for the second
     test.number = 10 + static_cast<uint64_t>(again);
     world.begin(test);
@@ -318,9 +323,7 @@ BOOST_AUTO_TEST_CASE(InAnEvaluationAStageOfTwoChunksDoesNotWaitForOneMicroBatchA
   for (const Kind& kind : kKinds) {
     const auto plan = schedule(kind.name, 2, 4, kind.chunks);
     World world(plan, 1);
-    Work test;
-    test.kind = Work::Kind::evaluate;
-    test.range = {0, 0, 4 * 30};
+    Work test = evaluation(0, 4 * 30);
     world.begin(test);
     while (!world.nodes[0].tasks.empty()) world.compute(0);
     BOOST_TEST(world.nodes[0].ran.size() == 4u, kind.name);  // nothing has come back
@@ -731,9 +734,7 @@ BOOST_AUTO_TEST_CASE(WhatIsNeverAcknowledgedIsForgottenWhenTheStepBehindItIsOver
 
 BOOST_AUTO_TEST_CASE(AnEvaluationIsAFewMicroBatchesAheadOfTheNextStageAtMost) {
   World world(schedule("1f1b", 2, 4), 1);
-  Work test;
-  test.kind = Work::Kind::evaluate;
-  test.range = {0, 0, 4 * 20};
+  Work test = evaluation(0, 4 * 20);
   world.begin(test);
   const auto alone = [&](uint32_t stage) {
     while (!world.nodes[stage].tasks.empty()) world.compute(stage);
@@ -761,9 +762,7 @@ BOOST_AUTO_TEST_CASE(AnEvaluationIsAFewMicroBatchesAheadOfTheNextStageAtMost) {
 // A stage has done its part of one evaluation and begins the next, while the stage behind it still has the first to do.
 BOOST_AUTO_TEST_CASE(WhatWaitsOfOneEvaluationCountsInTheNext) {
   World world(schedule("1f1b", 2, 4), 1);
-  Work test;
-  test.kind = Work::Kind::evaluate;
-  test.range = {0, 0, 4 * 4};
+  Work test = evaluation(0, 4 * 4);
   world.begin(test);
   while (!world.nodes[0].tasks.empty()) world.compute(0);
   BOOST_TEST(world.nodes[0].done);
@@ -777,9 +776,7 @@ BOOST_AUTO_TEST_CASE(WhatWaitsOfOneEvaluationCountsInTheNext) {
 // Their acknowledgements were lost. Kept, they would soon be more than may wait.
 BOOST_AUTO_TEST_CASE(OutputsOfAnEvaluationThatIsOverAreAcknowledgedAndForgotten) {
   World world(schedule("1f1b", 2, 4), 1);
-  Work test;
-  test.kind = Work::Kind::evaluate;
-  test.range = {0, 0, 4 * 6};
+  Work test = evaluation(0, 4 * 6);
   world.begin(test);
   world.run();
   for (uint32_t micro = 0; micro < 6; ++micro) {

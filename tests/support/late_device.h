@@ -1,11 +1,10 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <future>
 #include <map>
-#include <thread>
 
+#include <tests/support/late_queue.h>
 #include <troupe/kernels/backend/backend.h>
 #include <troupe/kernels/base/random.h>
 #include <troupe/kernels/collective/thread_group.h>
@@ -52,13 +51,7 @@ class LateStream final : public Stream {
       : Stream({DeviceKind::cuda, 0}),
         source_(memory),
         memory_(std::make_shared<BlockCache>(std::move(memory))),
-        random_(seed) {
-    thread_ = std::thread([this] { run(); });
-  }
-  ~LateStream() override {
-    submit({});
-    thread_.join();
-  }
+        queue_(seed) {}
 
   BufferPtr allocate(size_t bytes) override {
     BufferPtr buffer = (captured_memory_ ? captured_memory_ : memory_)->allocate(bytes);
@@ -85,14 +78,9 @@ class LateStream final : public Stream {
     return done.get_future().get();
   }
 
-  /// An empty task ends the thread.
   void submit(std::function<void()> task) {
     if (captured_memory_) return captured_.push_back(std::move(task));
-    {
-      std::lock_guard lock(mutex_);
-      tasks_.push_back(std::move(task));
-    }
-    changed_.notify_one();
+    queue_.push(std::move(task));
   }
   /// From here on everything fails, as after an error of a kernel.
   void break_down(const std::string& why) {
@@ -131,30 +119,13 @@ class LateStream final : public Stream {
  private:
   Status status() const { return broken_.empty() ? Status() : fail(ErrorKind::failed, broken_); }
 
-  void run() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return !tasks_.empty(); });
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      if (!task) return;
-      if (random_.uniform() < 0.3) std::this_thread::sleep_for(std::chrono::microseconds(100));
-      task();
-    }
-  }
-
   std::shared_ptr<BlockSource> source_;
   std::shared_ptr<BlockCache> memory_;
   std::shared_ptr<BlockCache> captured_memory_;  ///< while something is captured
   std::vector<std::function<void()>> captured_;
   Stream host_;
-  Random random_;
-  std::string broken_;  ///< the thread's alone
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
-  std::thread thread_;
+  std::string broken_;  ///< the queue's alone
+  LateQueue queue_;     ///< ends first: its tasks use all the rest
 };
 
 /// The function of table() that `member` points to, when the stream comes to it.

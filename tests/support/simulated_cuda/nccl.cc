@@ -112,6 +112,7 @@ cudaError_t meet(ncclComm_t comm, uint64_t number, const Terms& terms, Bytes in,
     call.inputs[comm->rank] = std::move(in);
     group.changed.notify_all();
     ++waiting;
+    waiting.notify_all();
     group.changed.wait(lock, [&] {
       return group.aborted.contains(comm->rank) || (std::ssize(call.inputs) == group.size && !call.disagrees);
     });
@@ -175,8 +176,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
   (*made)->rank = rank;
   std::lock_guard in_group(group->mutex);
   if (group->size != size || !group->joined.try_emplace(rank, *made).second) return ncclInvalidArgument;
-  std::lock_guard of_all(world().mutex);
-  ++world().alive.communicators;
+  world().count(&Alive::communicators, 1);
   return ncclInProgress;
 }
 
@@ -193,8 +193,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm || comm->gone) return world().broke("a communicator was ended twice"), ncclInvalidUsage;
   comm->gone = true;
-  std::lock_guard of_all(world().mutex);
-  --world().alive.communicators;
+  world().count(&Alive::communicators, -1);
   std::lock_guard lock(comm->group->mutex);
   comm->group->aborted.insert(comm->rank);
   comm->group->changed.notify_all();
@@ -289,7 +288,9 @@ ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int from, nc
 
 namespace troupe::test::simulated_cuda {
 
-int waiting_kernels() { return waiting; }
+void await_waiting_kernels(int count) {
+  for (int now = waiting; now < count; now = waiting) waiting.wait(now);
+}
 
 void lose_rank(int rank) {
   std::lock_guard lock(groups().mutex);

@@ -202,15 +202,13 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
   ENTER();
   *made = new CUevent_st;
-  std::lock_guard lock(world().mutex);
-  ++world().alive.events;
+  world().count(&Alive::events, 1);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   if (in_callback) return enter(__func__);
   delete event;
-  std::lock_guard lock(world().mutex);
-  --world().alive.events;
+  world().count(&Alive::events, -1);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -271,8 +269,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (stream->capture_broken) return answer(cudaErrorStreamCaptureInvalidated);
   *graph = captured.release();
-  std::lock_guard lock(world().mutex);
-  ++world().alive.graphs;
+  world().count(&Alive::graphs, 1);
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
@@ -285,14 +282,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
-  std::lock_guard lock(world().mutex);
-  --world().alive.graphs;
+  world().count(&Alive::graphs, -1);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   delete graph;
-  std::lock_guard lock(world().mutex);
-  --world().alive.graphs;
+  world().count(&Alive::graphs, -1);
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {

@@ -41,8 +41,8 @@ void refuse_graphs(bool refuse);
 /// Devices are well again, with all their memory.
 void repair();
 
-/// How many ranks' kernels wait for others' at the moment.
-int waiting_kernels();
+/// Until so many ranks' kernels wait for others'.
+void await_waiting_kernels(int count);
 /// All communicators that there are hear that a peer is gone, of groups that have such a rank.
 void lose_rank(int rank);
 

@@ -1,78 +1,20 @@
 #pragma once
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include <tests/support/late_queue.h>
 #include <tests/support/simulated_cuda/simulated_cuda.h>
-#include <troupe/kernels/base/random.h>
 #include <troupe/kernels/base/text.h>
 
 /// What the runtime's and NCCL's halves of the simulation share.
 namespace troupe::test::simulated_cuda {
 
-/// A stream's thread and what it has to do, alive until both the stream and whoever waits for it have gone.
-class Queue {
- public:
-  Queue(int device, uint64_t seed) : device(device), random_(seed), thread_([this] { run(); }) {}
-  /// Ends with what was pushed before.
-  void close() {
-    push({});
-    thread_.join();
-  }
-  /// False where it is closed, as a stream may be while another thread waits for its device.
-  bool push(std::function<void()> task) {
-    {
-      std::lock_guard lock(mutex_);
-      if (closed_) return false;
-      closed_ = !task;
-      tasks_.push_back(std::move(task));
-    }
-    changed_.notify_one();
-    return true;
-  }
-  void wait() {
-    struct Gate {
-      std::mutex mutex;
-      std::condition_variable opened;
-      bool open = false;
-    };
-    const auto gate = std::make_shared<Gate>();
-    const bool is_open = push([gate] {
-      std::lock_guard lock(gate->mutex);
-      gate->open = true;
-      gate->opened.notify_all();
-    });
-    if (!is_open) return;
-    std::unique_lock lock(gate->mutex);
-    gate->opened.wait(lock, [&] { return gate->open; });
-  }
-
+/// A stream's thread, alive until both the stream and whoever waits for it have gone.
+struct Queue : LateQueue {
+  Queue(int of_device, uint64_t seed) : LateQueue(seed), device(of_device) {}
   const int device;
-
- private:
-  void run() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return !tasks_.empty(); });
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      if (!task) return;
-      if (random_.uniform() < 0.2) std::this_thread::sleep_for(std::chrono::microseconds(50));
-      task();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
-  bool closed_ = false;
-  Random random_;
-  std::thread thread_;
 };
 
 struct World {
@@ -100,6 +42,11 @@ struct World {
     --found;
     const bool inside = p + bytes <= found->first + found->second.bytes;
     return inside && found->second.live ? &found->second : nullptr;
+  }
+  /// One more, or one less, of what is alive.
+  void count(int Alive::*kind, int change) {
+    std::lock_guard lock(mutex);
+    alive.*kind += change;
   }
   void broke(std::string what) {
     std::lock_guard lock(mutex);
