@@ -261,6 +261,20 @@ BOOST_AUTO_TEST_CASE(AnotherMemberPushesNothingAndIsDoneWhenTheNextWeightsCome) 
   BOOST_TEST(w.said<WorkDone>().size() == 1u);
 }
 
+// Where each member pulls for itself the server may be faster than the own thread.
+BOOST_AUTO_TEST_CASE(ItIsDoneTooWhenTheNextWeightsComeBeforeTheSum) {
+  World w(1, false, false);
+  w.group();
+  w.begin(0);
+  w.work(2, 1);
+  w.acknowledge(w.said<Push>());
+  w.reply(1);
+  BOOST_TEST(w.said<WorkDone>().size() == 1u);
+  w.sum(0, 3, 10);
+  BOOST_TEST(w.sums().empty());
+  BOOST_TEST(w.said<Pull>().empty());
+}
+
 // The acknowledgement is lost, the weights that follow the sum are not.
 BOOST_AUTO_TEST_CASE(SoIsTheLowest) {
   World w(0);
