@@ -1,6 +1,5 @@
 #include <troupe/actors/local_update.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
