@@ -95,6 +95,13 @@ Report reporter(Self self) {
   };
 }
 
+/// For the compute thread.
+Report reporter_here(Self self) {
+  return [to = caf::actor_cast<caf::actor>(self)](TaskDone done) {
+    report_here(to, std::make_shared<const TaskDone>(std::move(done)));
+  };
+}
+
 // Runs what came from outside (a source, an optimizer) and may throw.
 template <class Task>
 void guard(const Report& report, const Task& task) {
@@ -106,7 +113,7 @@ void guard(const Report& report, const Task& task) {
 }
 
 void submit(Self self, Executor& executor, std::function<void(const Report&)> task) {
-  executor.submit([report = reporter(self), task = std::move(task)] { guard(report, task); });
+  executor.submit([report = reporter_here(self), task = std::move(task)] { guard(report, task); });
 }
 
 void send_one(Self self, ps::Envelope envelope) {
@@ -214,7 +221,7 @@ void run(Self self, const ps::Backward& task) {
           reducer = self->state.reducer](const Report& report) {
            Computer& c = *computer;
            const ps::Step step = task.work.step;
-           std::optional<Span> span(std::in_place, c.track, "backward", step);
+           const Span span(c.track, "backward", step);
            const auto begin = Clock::now();
            Outlet outlet(c, task, reducer, report);
            c.source->leave_on_device(task.stay);
@@ -234,8 +241,6 @@ void run(Self self, const ps::Backward& task) {
                                seconds(end - c.idle_since - c.running.computing)});
            c.running = {};
            c.idle_since = end;
-           span.reset();
-           if (reducer) reducer->help();
          });
 }
 
