@@ -75,8 +75,8 @@ struct WorkerOptions {
 ///   sums of step t, as its gradients come | weights of t+1, once all those are done | sums of t+1, which needs them
 ///
 /// Whoever has left the group pulls for itself what had not come, and what had come but is not computed with yet: that
-/// step may have no group, and gradients stay where the weights are. The group's first step each pulls for itself, and a
-/// test always.
+/// step may have no group, and gradients stay where the weights are. The group's first step each pulls for itself, and
+/// a test always.
 class WorkerCore {
  public:
   struct Effects {

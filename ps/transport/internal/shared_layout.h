@@ -14,7 +14,7 @@
 ///
 /// A message is one block and one entry, which says where the block is. A block holds
 ///
-///     (u64 bytes, u64 place) of each payload · head · payload · payload ...       (head from 8, payloads from 64 bytes)
+///     (u64 bytes, u64 place) of each payload · head · payload · payload ...     (head from 8, payloads from 64 bytes)
 ///
 /// `place` 0 means that the payload is in the block; any other is where it lies in the sender's heap, which the
 /// receiver has mapped: it is lent, and the sender keeps it as it is until the block comes back.
