@@ -230,7 +230,10 @@ void NetworkTransport::State::received(Incoming& message) {
                   cat(message.bytes, " bytes, at most ", options.max_message_bytes, " are allowed"));
   auto decoded = wire::decode(
       head, std::move(message.payloads),
-      {.max_payload_bytes = options.max_message_bytes, .run = run.load(), .check_payloads = !message.shared});
+      {.max_payload_bytes = options.max_message_bytes,
+       .run = run.load(),
+       .check_payloads = !message.shared,
+       .may_change = message.shared});
   if (!decoded) return refuse_undecoded(message, decoded.error().message);
   if (message.key_role && !may_speak_for(*message.key_role, decoded->from.role))
     return refuse(message, RefusalReason::role,

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -76,6 +77,12 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offe
       prefix.token != offer.token)
     return refuse(offer, "it holds another token");
   return map(std::move(file), offer.bytes, offer.token, access);
+}
+
+void SharedMemory::only_read_from(uint64_t offset) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = (kPrefixBytes + offset + page - 1) / page * page, end = kPrefixBytes + bytes_;
+  if (begin < end) ::mprotect(map_ + begin, end - begin, PROT_READ);  // where it fails, it stays writable
 }
 
 SharedMemory::~SharedMemory() { ::munmap(map_, bytes_ + kPrefixBytes); }

@@ -44,10 +44,12 @@ class SharedMemory {
   uint64_t bytes() const { return bytes_; }
   int file() const { return file_.get(); }
 
+  /// From the first whole page at `offset` of data() on it is only read here: whoever writes is ended by the system.
+  void only_read_from(uint64_t offset);
+
   static constexpr uint64_t kPrefixBytes = 64;  ///< before data(): magic, token
 
  private:
-
   SharedMemory(FileDescriptor file, std::byte* map, uint64_t bytes, uint64_t token)
       : file_(std::move(file)), map_(map), bytes_(bytes), token_(token) {}
   static Result<std::shared_ptr<SharedMemory>> map(FileDescriptor file, uint64_t bytes, uint64_t token,

@@ -21,7 +21,10 @@ void give_back(Control& control, uint32_t block) {
 class BlockBuffer final : public Buffer {
  public:
   BlockBuffer(std::shared_ptr<SharedMemory> memory, Control& control, uint32_t block, std::byte* data, uint64_t bytes)
-      : Buffer(data, bytes, Device{}, [](Buffer&) {}), memory_(std::move(memory)), control_(control), block_(block) {}
+      : Buffer(data, bytes, Device{}, [](Buffer&) {}, false),
+        memory_(std::move(memory)),
+        control_(control),
+        block_(block) {}
   ~BlockBuffer() { give_back(control_, block_); }
 
  private:
@@ -51,6 +54,7 @@ Result<std::unique_ptr<SharedReceiver>> SharedReceiver::open(const SharedOffer& 
   if (process.get() < 0) return fail(ErrorKind::missing, cat("process ", offer.pid, ": ", std::strerror(errno)));
   auto memory = SharedMemory::open(offer, sizeof(Control) + limit_bytes);
   if (!memory) return tl::unexpected(memory.error());
+  (*memory)->only_read_from(sizeof(Control));
   std::shared_ptr<SharedMemory> lends;
   if (heap.bytes > 0 && heap.pid == offer.pid)
     if (auto mapped = SharedMemory::open(heap, SharedHeap::size_bytes(), SharedMemory::Access::read))

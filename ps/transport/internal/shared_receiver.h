@@ -14,10 +14,10 @@ namespace troupe::ps {
 /// The receiving end of what one SharedSender sends. One thread at a time.
 class SharedReceiver {
  public:
-  /// `head` is a private copy, valid during the call. Payloads are u8 tensors, aligned to 64 bytes, that view the
-  /// shared block or, not to be written, the sender's heap: they may be kept as long as wanted (that is room the sender
-  /// does not have), outlive this object and be dropped by any thread. Their bytes are the sender's word: it could
-  /// still write them.
+  /// `head` is a private copy, valid during the call. Payloads are u8 tensors, aligned to 64 bytes and not to be
+  /// written, that view the shared block or the sender's heap: they may be kept as long as wanted (that is room the
+  /// sender does not have), outlive this object and be dropped by any thread. Their bytes are the sender's word: it
+  /// could still write them.
   using Sink = std::function<void(std::span<const std::byte> head, std::vector<Tensor> payloads)>;
 
   /// Refuses what does not fit the layout; `limit_bytes` bounds the sender's arena. `heap`: the sender's, of no bytes
