@@ -153,6 +153,7 @@ void NetworkTransport::close() {
   std::lock_guard lock(state_->closing);
   state_->loop->close();
   if (state_->shared) state_->shared->close();
+  state_->refusals.close();
 }
 
 void NetworkTransport::attach(const Endpoint& endpoint, Sink sink) { state_->sinks.attach(endpoint, std::move(sink)); }

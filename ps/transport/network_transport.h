@@ -63,9 +63,11 @@ struct NetworkOptions {
   int64_t heartbeat_ms = 2000;  ///< between signs of life on an idle connection; four missed: it is closed, made anew
   int64_t linger_ms = 1000;     ///< how long `close` waits for what is not sent yet
 
-  // Called from the transport's own threads, the second also from `set_routes`; to return at once.
-  std::function<void(uint32_t node)> on_peer_lost;  ///< its connection broke: it died, or the network did
-  std::function<void(const Refusal&)> on_refused;   ///< once a peer and reason, at most some hundred times in all
+  /// A peer's connection broke: it died, or the network did. Called from the transport's own thread; to return at once.
+  std::function<void(uint32_t node)> on_peer_lost;
+  /// Once a peer and reason, at most some hundred times in all. Called from a thread that does nothing else and may
+  /// wait, for a slow terminal, while the network goes on; `close` waits for it.
+  std::function<void(const Refusal&)> on_refused;
 };
 
 struct NetworkCounters {
@@ -131,7 +133,7 @@ class NetworkTransport final : public Transport {
   NetworkCounters counters() const;
 
   /// Sends what waits (linger_ms at most), closes all connections, and calls nobody any more. Idempotent. Not from a
-  /// sink.
+  /// sink, nor from on_refused.
   void close();
 
  private:

@@ -7,6 +7,8 @@
 #include <boost/test/unit_test.hpp>
 #include <zmq.hpp>
 
+#include <atomic>
+#include <future>
 #include <mutex>
 
 #include <troupe/kernels/base/file_descriptor.h>
@@ -251,9 +253,29 @@ BOOST_AUTO_TEST_CASE(APeerAndReasonAreReportedOnce) {
   Foreigner foreigner(victim.address()), another(victim.address());
   for (int i = 0; i < 20; ++i) foreigner.say({"x"}), another.say({"y"});
   BOOST_TEST(eventually([&] { return victim.refused(RefusalReason::garbage) == 40; }));
+  victim.transport->close();  // once all is reported
   std::lock_guard lock(victim.mutex);
   BOOST_REQUIRE_EQUAL(victim.reports.size(), 1u);
   BOOST_TEST(victim.reports[0].peer == "127.0.0.1");
+}
+
+// As where they go to a terminal that is held, or a pipe that nobody reads.
+BOOST_AUTO_TEST_CASE(AReportThatWaitsDoesNotHoldUpTheNetwork) {
+  std::promise<void> held;
+  std::atomic<bool> reporting = false;
+  Inbox inbox;
+  const auto victim = open({.run = kRun, .on_refused = [&, hold = held.get_future().share()](const Refusal&) {
+                              reporting = true;
+                              hold.wait();
+                            }});
+  victim->attach(kCoordinator, inbox.sink());
+  Foreigner foreigner(victim->address().address);
+  foreigner.say({"x"});
+  BOOST_TEST(eventually([&] { return reporting.load(); }));
+  foreigner.say(parts_of({kStranger, kCoordinator, 0, Heartbeat{}}, kRun));
+  BOOST_TEST(inbox.wait(1).size() == 1u);
+  held.set_value();
+  victim->close();
 }
 
 BOOST_AUTO_TEST_SUITE_END()
