@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include <troupe/actors/self.h>
+
 // States (the first two only over the network):
 //
 //   hello --Welcome--> preparing --prepared--> member --Finish--> finishing --its actors have ended--> ended
