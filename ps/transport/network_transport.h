@@ -19,7 +19,7 @@ enum class RefusalReason : uint8_t {
   garbage,        ///< no message of ours: bytes, sizes, shapes or checksums that do not fit
   other_version,  ///< of the protocol
   other_run,
-  too_long,   ///< more bytes than max_message_bytes
+  too_long,   ///< more bytes than max_message_bytes; one of our own, too, is not sent
   handshake,  ///< a connection that does not speak ZeroMQ's protocol, has no key, or expects another one here
   key,        ///< of somebody who is not in the run's list
   role,       ///< a sender for whom the key that came with it may not speak
@@ -54,7 +54,8 @@ struct NetworkOptions {
   /// What ZeroMQ is given at once a peer; up to 16 times as much where the connection proves faster than that. Less: an
   /// urgent message overtakes more of what was sent before it. More: fewer pauses.
   size_t window_bytes = size_t{2} << 20;
-  size_t max_message_bytes = size_t{1} << 30;  ///< longer ones are refused before memory is taken for them
+  /// Longer ones are refused before memory is taken for them, and not sent, as others have the same limit.
+  size_t max_message_bytes = size_t{1} << 30;
   /// Messages between processes of one host and user go through shared memory while it has room.
   bool shared_memory = true;
   /// What may be on its way to one such process and held by it together, in memory that is taken when used. The same

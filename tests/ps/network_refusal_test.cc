@@ -240,6 +240,26 @@ BOOST_AUTO_TEST_CASE(AFrameLongerThanAllowedEndsItsConnection) {
   BOOST_TEST(victim.lives());
 }
 
+// Others would close the connection, and it would be made again and again for nothing.
+BOOST_AUTO_TEST_CASE(AMessageLongerThanAllowedIsNotSent) {
+  Victim victim;
+  std::string said;
+  auto big = open({.listen = "",
+                   .home = victim.address(),
+                   .run = kRun,
+                   .max_message_bytes = 64 << 10,
+                   .on_refused = [&](const Refusal& refusal) { said = refusal.peer + ": " + refusal.detail; }});
+  Push push;
+  push.gradients = {ramp(100000)};
+  big->send({kStranger, kCoordinator, 0, push});
+  big->send({kStranger, kCoordinator, 0, Heartbeat{}});
+  BOOST_TEST(std::holds_alternative<Heartbeat>(victim.inbox.wait(1).at(0)->body));
+  BOOST_TEST(big->counters().refused[static_cast<size_t>(RefusalReason::too_long)] == 1);
+  big->close();
+  BOOST_TEST(said.starts_with("a message to coordinator 0: Push of 400"), said);
+  BOOST_TEST(said.ends_with("at most 65536 are allowed: raise network.max_message_bytes"), said);
+}
+
 BOOST_AUTO_TEST_CASE(AMessageLongerThanAllowedIsRefused) {
   Victim victim({.max_message_bytes = 64 << 10});
   Foreigner foreigner(victim.address());
