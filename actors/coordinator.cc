@@ -1,5 +1,7 @@
 #include <troupe/actors/coordinator.h>
 
+#include <troupe/actors/prompt_mail.h>
+
 #include <troupe/actors/self.h>
 
 // States: CoordinatorCore's. After the run has ended the actor stays, to tell whoever still asks; its cluster
@@ -142,11 +144,12 @@ CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<Coordinat
 CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts) {
   const ps::Endpoint self = {ps::Role::coordinator, 0, 1};
   const std::shared_ptr<ps::Transport> transport = parts.transport;
-  const bool recovered = parts.recovered;
+  const bool recovered = parts.recovered, journal = parts.journal != nullptr;
   const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
   const auto start = [&] { caf::anon_send(actor, std::make_shared<const Control>(StartRun{})); };
   if (recovered) start();  // the first that it is told
-  attach(actor, self, *transport);
+  // A journal is written before anything is done: whoever sends to the coordinator does not wait for that.
+  journal ? attach(actor, self, *transport) : attach_light(actor, self, *transport);
   if (!recovered) start();  // it can be answered now
   return actor;
 }

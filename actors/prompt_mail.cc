@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include <troupe/actors/system_config.h>
+
 namespace troupe {
 namespace {
 
@@ -34,8 +36,12 @@ class HereUnit final : public caf::execution_unit {
   bool taken_ = false;
 };
 
+// Not on a thread of another actor system: it would be tied to this one, whose end would wait for it.
 template <class Content>
 void run_here(const caf::actor& to, Content content) {
+  const caf::logger* tied = caf::logger::current_logger();
+  if (tied && tied != &to.home_system().logger()) return caf::anon_send(to, std::move(content));
+  const FreeThread free;
   HereUnit unit(to.home_system());
   to->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(content)), &unit);
   unit.run();
@@ -56,6 +62,8 @@ void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope) {
   if (!quick(envelope->body)) return caf::anon_send(to, std::move(envelope));
   run_here(to, std::move(envelope));
 }
+
+void send_here(const caf::actor& to, ps::EnvelopePtr envelope) { run_here(to, std::move(envelope)); }
 
 void report_here(const caf::actor& to, TaskDonePtr done) { run_here(to, std::move(done)); }
 

@@ -18,6 +18,20 @@ void report_here(const caf::actor& to, TaskDonePtr done);
 /// thread it has no other to wake that would work beside others: then of any message, which also is in the cache here.
 size_t most_bytes_here(caf::actor_system& system);
 
+/// Puts any message into the mailbox, and runs the actor on the calling thread where it waits.
+void send_here(const caf::actor& to, ps::EnvelopePtr envelope);
+
+/// As `attach`, for an actor that decides much and works little: a message puts other messages and tasks into queues.
+/// Inside one process, where a message comes on its sender's thread, the sender runs such an actor where it waits, since
+/// that takes less of its time than to wake another thread. Others' messages are left to the scheduler.
+template <class Handle>
+void attach_light(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {
+  if (!transport.reliable()) return attach(actor, endpoint, transport);
+  transport.attach(endpoint, [to = caf::actor_cast<caf::actor>(actor)](ps::EnvelopePtr envelope) {
+    send_here(to, std::move(envelope));
+  });
+}
+
 /// As `attach`, for actors that may run on the transport's threads: their handlers are short.
 template <class Handle>
 void attach_prompt(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {

@@ -223,7 +223,7 @@ WorkerActor spawn_worker(caf::actor_system& system, WorkerParts parts) {
   const ps::Endpoint self = parts.options.self;
   const std::shared_ptr<ps::Transport> transport = parts.transport;
   const auto actor = system.spawn(worker, std::make_shared<WorkerParts>(std::move(parts)));
-  attach_prompt(actor, self, *transport);
+  transport->reliable() ? attach_light(actor, self, *transport) : attach_prompt(actor, self, *transport);
   return actor;
 }
 

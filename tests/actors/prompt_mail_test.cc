@@ -77,6 +77,37 @@ BOOST_AUTO_TEST_CASE(AnActorThatWaitsHearsWhatWasDoneOnTheThreadThatDidIt) {
   BOOST_TEST(heard_here);
 }
 
+// CAF ties a thread that runs an actor to its system, whose end would wait for it.
+BOOST_AUTO_TEST_CASE(ASystemEndsThoughAThreadThatRanItsActorsGoesOn) {
+  std::promise<void> ran, end;
+  std::atomic<bool> heard_here{false};
+  std::counting_semaphore<> heard{0};
+  std::thread foreign;
+  auto ended = std::async(std::launch::async, [&] {
+    Listener listener([](const Envelope&) {},
+                      [&] {
+                        heard_here = heard_here || std::this_thread::get_id() == foreign.get_id();
+                        heard.release();
+                      });
+    std::promise<void> begin;
+    foreign = std::thread([&, begun = begin.get_future()]() mutable {
+      begun.wait();
+      for (int told = 1; !heard_here && told < 1000; ++told) {
+        report_here(listener.actor, std::make_shared<const TaskDone>(BackwardDone{}));
+        if (!heard.try_acquire_for(std::chrono::seconds(10))) break;
+      }
+      ran.set_value();
+      end.get_future().wait();
+    });
+    begin.set_value();
+    ran.get_future().wait();
+  });
+  BOOST_TEST((ended.wait_for(std::chrono::seconds(30)) == std::future_status::ready));
+  end.set_value();
+  foreign.join();
+  BOOST_TEST(heard_here);
+}
+
 BOOST_AUTO_TEST_CASE(OnlyWhereTheSchedulerHasOneThreadAreLargeMessagesTakenHere) {
   constexpr size_t kLarge = 16 << 20, kSmall = 4 << 10;
   const auto limit_with = [](int64_t threads) {
