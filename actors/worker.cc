@@ -42,11 +42,18 @@ Report reporter(Self self) {
   };
 }
 
+/// For the compute thread.
+Report reporter_here(Self self) {
+  return [to = caf::actor_cast<caf::actor>(self)](TaskDone done) {
+    report_here(to, std::make_shared<const TaskDone>(std::move(done)));
+  };
+}
+
 // Runs `compute(computer, report)` on the compute executor: what came from outside (a source, an optimizer) may throw.
 template <class Compute>
 void submit(Self self, Compute compute) {
   self->state.parts.compute->submit(
-      [computer = self->state.computer, report = reporter(self), compute = std::move(compute)] {
+      [computer = self->state.computer, report = reporter_here(self), compute = std::move(compute)] {
         try {
           compute(*computer, report);
         } catch (const std::exception& e) {
@@ -100,7 +107,6 @@ void run(Self self, const ps::Backward& task) {
   submit(self, [task, weights = self->state.core->weights(task.work), reducer = self->state.reducer](
                    StepComputer& computer, const Report& report) {
     computer.backward(task, weights, reducer.get(), report);
-    if (reducer) reducer->help();
   });
 }
 
