@@ -154,10 +154,10 @@ void tick_joined(Self self) {
   NodeState& state = self->state;
   const int64_t silent_ms = now_ms(self) - state.heard_ms;
   if (state.phase != Phase::preparing && silent_ms > state.parts.join->give_up.count())
-    return end(self, state.phase == Phase::hello
-                         ? fail(ErrorKind::missing, cat("its coordinator has not answered for ", silent_ms / 1000, " s"))
-                         : fail(ErrorKind::failed,
-                                cat("nothing was heard of its coordinator for ", silent_ms / 1000, " s")));
+    return end(self, fail(state.phase == Phase::hello ? ErrorKind::missing : ErrorKind::failed,
+                          cat(state.phase == Phase::hello ? "its coordinator has not answered for "
+                                                          : "nothing was heard of its coordinator for ",
+                              silent_ms / 1000, " s")));
   switch (state.phase) {
     case Phase::hello: say(self, state.parts.join->hello); break;
     case Phase::member:

@@ -9,8 +9,8 @@ namespace troupe {
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope);
 
 /// Tells a worker what its compute thread has done, and lets it run on this thread where it waits: what it does is put
-/// messages and tasks into queues, and to wake another thread for that would take longer, from this one's time or, where
-/// all cores compute, instead of it. For a thread that holds no lock.
+/// messages and tasks into queues, and to wake another thread for that would take longer, from this one's time or,
+/// where all cores compute, instead of it. For a thread that holds no lock.
 void report_here(const caf::actor& to, TaskDonePtr done);
 
 /// Of the largest message that a thread of the transport should bring to an actor of `system` in this way. Work on

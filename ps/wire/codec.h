@@ -40,10 +40,10 @@ struct DecodeLimits {
 };
 
 /// What came in. `payloads` are u8 tensors over the received memory; the envelope's tensors view them where they
-/// are aligned as their element type needs (and `limits` allows) and are copied to aligned memory where not. Anything that does not
-/// fit (sizes, ids, shapes, dtypes, checksums, another protocol version or run) is ErrorKind::corrupt and says what;
-/// nothing that a peer sends ends in a check, and no memory is taken for what it merely declares. That tensors have the
-/// sizes of the receiver's layout is not known here. Thread-safe. About 0.1 us, and 0.1 more a tensor.
+/// are aligned as their element type needs (and `limits` allows) and are copied to aligned memory where not. Anything
+/// that does not fit (sizes, ids, shapes, dtypes, checksums, another protocol version or run) is ErrorKind::corrupt and
+/// says what; nothing that a peer sends ends in a check, and no memory is taken for what it merely declares. That
+/// tensors have the sizes of the receiver's layout is not known here. Thread-safe. About 0.1 us, and 0.1 more a tensor.
 Result<Envelope> decode(std::span<const std::byte> head, std::vector<Tensor> payloads, const DecodeLimits& limits);
 
 /// One self-contained block of bytes, for files: lengths, head and payloads under one checksum. `unpack` copies the

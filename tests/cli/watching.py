@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What an operator sees of a run that runs: who was refused, and the numbers that Prometheus fetches."""
+import contextlib
 import json
 import re
+import socket
 import sys
 import urllib.request
 from pathlib import Path
@@ -10,6 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import closing
 from cluster_runs import LONG, Cluster
 from program import TINY, settings
+
+# As ZeroMQ begins a connection.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
 
 
 class Watched(Cluster):
@@ -38,6 +43,32 @@ class Watched(Cluster):
         self.wait_for(lambda: "step" in self.troupe("status", "run", "--keys", "run.keys").stdout)
         self.assertEqual(self.troupe("stop", "run", "--keys", "run.keys").returncode, 0)
         self.assertEqual(self.ended(node)[0], 0)
+
+    def test_a_stranger_is_counted_and_named_and_the_run_goes_on(self):
+        address = self.coordinate(*LONG, nodes=1)
+        self.node(address)
+        host, port = address.removeprefix("tcp://").split(":")
+
+        def named():
+            with socket.create_connection((host, int(port)), 5) as stranger, contextlib.suppress(OSError):
+                stranger.sendall(GREETING + bytes(range(256)) * 16)
+                while stranger.recv(1000):
+                    pass
+            return "refused 127.0.0.1: handshake (" in (self.folder / "run/log.txt").read_text()
+
+        self.wait_for(named)
+        status = self.status()
+        self.assertGreater(status["coordinator"]["refused"]["handshake"], 0)
+        self.wait_for(lambda: self.status()["step"] > status["step"])
+
+    def test_a_coordinator_that_is_silent_is_told_from_one_that_is_not_there(self):
+        with socket.socket() as nobody, socket.create_server(("127.0.0.1", 0)) as silent:
+            nobody.bind(("127.0.0.1", 0))
+            for there, why in ((nobody, r"no connection to 127.0.0.1 port \d+: Connection refused: nothing"),
+                               (silent, "something takes connections there, but is no coordinator of a run")):
+                done = self.troupe("node", "--join", "127.0.0.1:%d" % there.getsockname()[1], "--give-up", 1)
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, r"its coordinator has not answered for \d s: " + why)
 
     def test_prometheus_may_fetch_what_status_says(self):
         address = self.coordinate(*LONG, "metrics.listen=127.0.0.1:0", nodes=1)

@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 #include <zmq.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <mutex>
@@ -120,6 +121,10 @@ std::string noise(uint64_t seed, size_t bytes) {
   return all;
 }
 
+/// As ZeroMQ begins a connection.
+const std::string kGreeting =
+    std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16) + std::string(48, '\0');
+
 /// Bytes on a plain connection; what does not fit because it was closed is nobody's business.
 void throw_at(const std::string& address, const std::string& bytes) {
   const FileDescriptor plain(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -143,9 +148,24 @@ BOOST_AUTO_TEST_CASE(BytesOfAnotherProtocolLeaveTheProcessAlive) {
   throw_at(victim.address(),
            "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: nothing of yours\r\nAccept: */*\r\n\r\n");
   for (uint64_t seed = 0; seed < 8; ++seed) throw_at(victim.address(), noise(seed, 4096));
-  const std::string greeting("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16);
-  throw_at(victim.address(), greeting + std::string(48, '\0') + noise(9, 4096));
+  throw_at(victim.address(), kGreeting + noise(9, 4096));
   BOOST_TEST(eventually([&] { return victim.transport->counters().refused_in_all() > 0; }));
+  BOOST_TEST(victim.lives());
+}
+
+BOOST_AUTO_TEST_CASE(WhoeverDoesNotGetThroughTheHandshakeIsNamed) {
+  Victim victim;
+  const auto named = [&] {
+    std::lock_guard lock(victim.mutex);
+    return std::ranges::any_of(victim.reports, [](const Refusal& refusal) {
+      return refusal.reason == RefusalReason::handshake && refusal.peer == "127.0.0.1";
+    });
+  };
+  // One that is gone before it could be asked stays unnamed.
+  BOOST_TEST(eventually([&] {
+    throw_at(victim.address(), kGreeting + noise(9, 4096));
+    return named();
+  }));
   BOOST_TEST(victim.lives());
 }
 

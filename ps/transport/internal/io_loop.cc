@@ -57,10 +57,10 @@ Status IoLoop::bind() {
     set_common_options(*router_, options_.link, options_.listen);
     router_->set(zmq::sockopt::router_mandatory, true);
     if (options_.link.keys && !is_ipc(options_.listen)) use_keys();
-    zmq_socket_monitor(router_->handle(), "inproc://router-events",
-                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL);
-    router_monitor_.emplace(context_, zmq::socket_type::pair);
-    router_monitor_->connect("inproc://router-events");
+    const char* const why = options_.link.keys ? "a connection without a key, or that expects another key here"
+                                               : "a connection that does not speak ZeroMQ's protocol";
+    handshakes_.emplace(context_, *router_,
+                        [this, why](const std::string& peer) { handlers_.refused(false, peer, why); });
     router_->bind(options_.listen);
     listens_on_ = router_->get(zmq::sockopt::last_endpoint);
     return {};
@@ -139,7 +139,10 @@ void IoLoop::run() {
   for (; !stopping_; wait(kIdleMs)) {
     serve_links();
     if (!router_) continue;
-    if (std::exchange(handshakes_, false)) serve_handshakes();
+    if (std::exchange(newcomers_, false)) {
+      if (zap_) zap_->serve();
+      handshakes_->serve();
+    }
     if (router_bell_->answer() | std::exchange(router_more_, false)) serve_router();
   }
   drain();
@@ -160,8 +163,8 @@ void IoLoop::drain() {
     link->retire();
   }
   if (!router_) return;
-  zmq_socket_monitor(router_->handle(), nullptr, 0);
-  router_monitor_.reset();
+  handshakes_->close();
+  handshakes_.reset();
   router_->set(zmq::sockopt::linger, left_ms());
   router_.reset();
   zap_.reset();
@@ -227,18 +230,6 @@ bool IoLoop::send_answers() {
   return any;
 }
 
-void IoLoop::serve_handshakes() {
-  if (zap_) zap_->serve();
-  zmq::message_t frame;
-  while (zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
-    while (frame.more() && zmq_msg_recv(frame.handle(), router_monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
-    }
-    handlers_.refused(false, "?",
-                      options_.link.keys ? "a connection without a key, or that expects another key here"
-                                         : "a connection that does not speak ZeroMQ's protocol");
-  }
-}
-
 bool IoLoop::more() {
   bool any = router_more_;
   for (const auto& link : served_) any |= link->more();
@@ -249,7 +240,7 @@ void IoLoop::wait(int timeout_ms) {
   files_.assign(1, {wakeup_->fd(), POLLIN, 0});
   if (router_) {
     files_.push_back({router_->get(zmq::sockopt::fd), POLLIN, 0});
-    files_.push_back({router_monitor_->get(zmq::sockopt::fd), POLLIN, 0});
+    files_.push_back({handshakes_->fd(), POLLIN, 0});
     files_.push_back({zap_ ? zap_->fd() : -1, POLLIN, 0});
   }
   const size_t first = files_.size();
@@ -260,7 +251,7 @@ void IoLoop::wait(int timeout_ms) {
   ::poll(files_.data(), files_.size(), more() ? 0 : timeout_ms);
   if (files_[0].revents) wakeup_->clear();
   router_more_ |= router_ && files_[1].revents;
-  handshakes_ |= router_ && (files_[2].revents || files_[3].revents);
+  newcomers_ |= router_ && (files_[2].revents || files_[3].revents);
   for (size_t i = 0; i < served_.size(); ++i)
     served_[i]->told(files_[first + 2 * i].revents, files_[first + 2 * i + 1].revents);
 }

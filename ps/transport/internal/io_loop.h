@@ -13,6 +13,7 @@
 #include <zmq.hpp>
 
 #include <troupe/kernels/base/result.h>
+#include <troupe/ps/transport/internal/handshakes.h>
 #include <troupe/ps/transport/internal/link.h>
 #include <troupe/ps/transport/internal/zap.h>
 
@@ -67,7 +68,6 @@ class IoLoop {
   void refresh();
   void serve_links();
   void serve_router();
-  void serve_handshakes();
   bool send_answers();
   void wait(int timeout_ms);
   bool more();
@@ -80,7 +80,8 @@ class IoLoop {
   const std::shared_ptr<Bell> router_bell_ = std::make_shared<Bell>(wakeup_);
   const std::shared_ptr<SendWindow> answer_window_;
   zmq::context_t context_{1};
-  std::optional<zmq::socket_t> router_, router_monitor_;
+  std::optional<zmq::socket_t> router_;
+  std::optional<Handshakes> handshakes_;  ///< of the ROUTER
   std::optional<ZapHandler> zap_;
   std::string listens_on_;
 
@@ -98,7 +99,7 @@ class IoLoop {
   // The I/O thread's alone.
   std::vector<std::shared_ptr<Link>> served_;  ///< as links_ when it last looked
   std::vector<pollfd> files_;
-  bool router_more_ = true, handshakes_ = true;  ///< there is something to serve
+  bool router_more_ = true, newcomers_ = true;  ///< there is something to serve
   std::thread thread_;
 };
 

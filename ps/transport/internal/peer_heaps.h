@@ -41,8 +41,8 @@ class PeerHeaps {
  public:
   /// Null where it is no heap (SharedMemory::open), is larger than a heap can be, or its process has another one here.
   std::shared_ptr<PeerHeap> open(const SharedOffer& heap);
-  /// Those whose processes have ended since the last call, to be let go once what they had sent is handed over. A system
-  /// call for each that is mapped.
+  /// Those whose processes have ended since the last call, to be let go once what they had sent is handed over. A
+  /// system call for each that is mapped.
   std::vector<std::shared_ptr<PeerHeap>> take_ended();
 
  private:
