@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/control/run_lock.h>
@@ -57,6 +60,38 @@ BOOST_AUTO_TEST_CASE(OneThatWasLeftUnderAnotherKernelIsNotTaken) {
       holds(taken.error().message, "the run's coordinator was process 77 on node7, and this is another machine"));
   BOOST_TEST(holds(taken.error().message, "delete " + lab.path));
   BOOST_TEST(lab.text() == left);  // it refuses the next, too
+}
+
+BOOST_AUTO_TEST_CASE(OneOfAKernelThatCannotBeToldIsNotTaken) {
+  for (const auto& [theirs, ours] : {std::pair("", "1234"), {"", ""}, {"1234", ""}}) {
+    const Lab lab;
+    lab.write(cat("77\n", theirs, "\nnode7\n"));
+    const auto taken = RunLock::take(lab.path, ours);
+    BOOST_TEST_REQUIRE(!taken.has_value());
+    BOOST_TEST(holds(taken.error().message, "the run's coordinator was process 77 on node7, and it cannot be told"));
+  }
+}
+
+// As a run that is over does, while others wait to have its place.
+BOOST_AUTO_TEST_CASE(OfThoseWhoFindItRemovedOnlyOneHasIt) {
+  const Lab lab;
+  std::atomic<int> holders{0}, most{0}, taken{0};
+  const auto take_turns = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      const auto lock = RunLock::take(lab.path);
+      if (!lock) continue;
+      ++taken;
+      const int now = ++holders;
+      if (now > most) most = now;
+      --holders;
+      ::unlink(lab.path.c_str());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(take_turns);
+  for (std::thread& thread : threads) thread.join();
+  BOOST_TEST(taken > 0);
+  BOOST_TEST(most == 1);
 }
 
 BOOST_AUTO_TEST_CASE(AFileThatNamesNobodyIsTaken) {
