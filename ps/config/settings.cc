@@ -704,8 +704,9 @@ std::vector<Setting> elastic_settings() {
       {.key = "elastic.max_restarts",
        .field = AT(elastic.max_restarts),
        .unit = "restarts",
-       .why = "Workers and servers that fail are replaced so many times in all, both counted together, before the run "
-              "gives up; what moves, and a worker that is dropped (shrink), does not count.",
+       .why = "Workers and servers that fail are replaced so many times in all, both counted together (a lost process "
+              "counts once for each that it held), before the run gives up; what moves, and a worker that is dropped "
+              "(shrink), does not count. A launcher starts processes again as often.",
        .least = 0},
       {.key = "elastic.on_loss",
        .field = ENUM_AT(elastic.on_loss),

@@ -32,7 +32,7 @@ struct Lab {
   }
 
   FileDescriptor connect() const {
-    FileDescriptor FileDescriptor connection(::socket(AF_INET, SOCK_STREAM, 0));
+    FileDescriptor connection(::socket(AF_INET, SOCK_STREAM, 0));
     const std::string& address = page->address();
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -127,7 +127,10 @@ BOOST_AUTO_TEST_CASE(WhereThereIsNoAnswerNowThatIsSaid) {
 // "localhost" is ::1 and 127.0.0.1 on most hosts.
 BOOST_AUTO_TEST_CASE(WhereOneAddressOfANameIsTakenTheNextIsTried) {
   const auto first = HttpPage::open({"[::1]:0", "/metrics", ""}, [] { return std::nullopt; });
-  if (!first) return BOOST_TEST_MESSAGE("skipped: " << first.error().message);
+  if (!first) {
+    BOOST_TEST_MESSAGE("skipped: " << first.error().message);
+    return;
+  }
   const std::string port = (*first)->address().substr((*first)->address().rfind(':'));
   const auto second = HttpPage::open({"localhost" + port, "/metrics", ""}, [] { return std::nullopt; });
   BOOST_TEST_REQUIRE(second.has_value());
