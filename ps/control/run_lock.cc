@@ -71,15 +71,13 @@ std::string left_text(const Holder& before, const std::string& kernel, const std
              path);
 }
 
-/// The file, locked, and still the one of that name; -1: somebody removed it meanwhile.
+/// The file, locked; -1: somebody removed it meanwhile.
 Result<FileDescriptor> lock_file(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) return trouble("open", path);
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return trouble("lock", path);
-    return fail(ErrorKind::invalid, held_text(read_holder(file.get()), path));
-  }
-  return is_at(file.get(), path) ? std::move(file) : FileDescriptor(-1);
+  const auto excludes = RunLock::hold(file.get(), path);
+  if (!excludes) return tl::unexpected<Error>(excludes.error());
+  return *excludes ? std::move(file) : FileDescriptor(-1);
 }
 
 }  // namespace
@@ -88,6 +86,12 @@ std::string this_kernel() {
   std::string id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
   return id;
+}
+
+Result<bool> RunLock::hold(int file, const std::string& path) {
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return is_at(file, path);
+  if (errno != EWOULDBLOCK) return trouble("lock", path);
+  return fail(ErrorKind::invalid, held_text(read_holder(file), path));
 }
 
 Result<std::shared_ptr<RunLock>> RunLock::take(const std::string& path, const std::string& kernel) {

@@ -20,6 +20,9 @@ class RunLock {
  public:
   /// `path`: a file, made where there is none. ErrorKind::invalid where another process holds it, or may.
   static Result<std::shared_ptr<RunLock>> take(const std::string& path, const std::string& kernel = this_kernel());
+  /// Locks a file that was opened by that name, in which another may be by now; false: so it is, and the lock excludes
+  /// nobody.
+  static Result<bool> hold(int file, const std::string& path);
 
  private:
   explicit RunLock(FileDescriptor file) : file_(std::move(file)) {}

@@ -121,7 +121,7 @@ HttpPage::~HttpPage() {
 }
 
 /// reads the head --> writes the answer --> waits until the other has read it and closes: closed at once, what is
-/// unread of a request would take the answer with it. Each within its time.
+/// unread of a request would take the answer with it (RFC 9112, section 9.6). Each within its time.
 struct HttpPage::Connection {
   Connection(FileDescriptor accepted, std::chrono::milliseconds time) : socket(std::move(accepted)), patience(time) {}
 

@@ -51,8 +51,9 @@ struct Lab {
     if (!more_to_come) ::shutdown(connection.get(), SHUT_WR);
     std::string said;
     char buffer[4096];
-    for (ssize_t n; (n = ::recv(connection.get(), buffer, sizeof buffer, 0)) > 0;)
-      said.append(buffer, static_cast<size_t>(n));
+    ssize_t n = 0;
+    while ((n = ::recv(connection.get(), buffer, sizeof buffer, 0)) > 0) said.append(buffer, static_cast<size_t>(n));
+    BOOST_TEST(n == 0, "not closed, but broken off");
     return said;
   }
 
