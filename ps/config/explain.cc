@@ -19,7 +19,7 @@ std::string ways_text(const Setting& setting, const std::string& value) {
 const char* scope_text(Scope scope) {
   switch (scope) {
     case Scope::run: return "";
-    case Scope::coordinator: return "    Only the coordinator's process looks at it: nodes' configs may differ.\n";
+    case Scope::coordinator: return "    The coordinator's counts for all processes: nodes' configs may differ.\n";
     case Scope::process: return "    Each process may have its own: nodes' configs may differ.\n";
   }
   return "";

@@ -30,7 +30,8 @@ inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
 enum class Scope : uint8_t {
   run,          ///< the run's: what is computed, or what becomes of it, depends on it; a node whose own is another is
                 ///< refused (config_hash)
-  coordinator,  ///< the coordinator's: nobody else looks at it, and a node's own need not agree
+  coordinator,  ///< the coordinator's: nobody else looks at it, or it tells all what it made of it (a folder with the
+                ///< time in its name, a pipeline's cuts from a profile); a node's own need not agree
   process,      ///< each process's own: where it puts things, how it is connected; a node that says nothing of its own
                 ///< has the run's
 };

@@ -400,12 +400,14 @@ std::vector<Setting> parallel_settings() {
        .unit = "layers",
        .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast "
               "as can be, by parallel.profile or estimated work.",
-       .least = 1},
+       .least = 1,
+       .scope = Scope::coordinator},
       {.key = "parallel.profile",
        .field = AT(parallel.profile),
        .unit = "",
        .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out "
-              "unequal the better cut is found with it. Empty: by estimated work."},
+              "unequal the better cut is found with it. Empty: by estimated work.",
+       .scope = Scope::coordinator},
       {.key = "parallel.strict_schedule",
        .field = AT(parallel.strict_schedule),
        .unit = "",
@@ -688,7 +690,8 @@ std::vector<Setting> checkpoint_settings() {
        .field = AT(checkpoint.log_folder),
        .unit = "folder",
        .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ "
-              "in the run's folder."},
+              "in the run's folder.",
+       .scope = Scope::coordinator},
       {.key = "checkpoint.log_sync",
        .field = ENUM_AT(checkpoint.log_sync),
        .unit = "",

@@ -334,7 +334,8 @@ BOOST_AUTO_TEST_CASE(ProcessesAgreeOnWhatIsTheRunsAndOnNothingElse) {
   const std::string same = config_hash(config_of(""));
   for (const char* own : {"metrics.listen=127.0.0.1:9464", "run.name=other", "metrics.every_steps=3",
                           "network.shared_memory=false", "network.queue_bytes=2000000",
-                          "metrics.trace_folder=/tmp", "network.start_timeout_s=5"})
+                          "metrics.trace_folder=/tmp", "network.start_timeout_s=5",
+                          "checkpoint.log_folder=/fast"})
     BOOST_TEST(config_hash(config_of("", {own})) == same, own);
   for (const char* other : {"train.epochs=7", "optimizer.momentum=0.5", "update=async", "elastic.on_loss=fail",
                             "checkpoint.durability=logged", "network.lease_ms=500", "debug.slow_ms=1"})
