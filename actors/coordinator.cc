@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include <troupe/actors/self.h>
+
 // States: CoordinatorCore's. After the run has ended the actor stays, to tell whoever still asks; its cluster
 // ends it.
 

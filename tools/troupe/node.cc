@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <troupe/actors/node_run.h>
 #include <troupe/ps/config/resolved.h>
 #include <troupe/ps/metrics/trace_file.h>
+#include <troupe/ps/transport/reach.h>
 
 #include "commands.h"
 #include "interrupts.h"
@@ -148,6 +150,13 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome, const ps::RunConfig& ow
   return parts;
 }
 
+/// Of a coordinator that never answered: what can be found out about it.
+std::string about(const std::string& address) {
+  if (const auto reached = ps::try_to_reach(full_address(address), std::chrono::seconds(2)); !reached)
+    return reached.error().message;
+  return "something takes connections there, but is no coordinator of a run, is stopped, or has other keys";
+}
+
 int node(const NodeArguments& arguments) {
   if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
   if (arguments.core)  // before there are other threads
@@ -171,7 +180,9 @@ int node(const NodeArguments& arguments) {
   parts.transport = network;
   parts.config_hash = own->hash;
   parts.give_up = std::chrono::seconds(arguments.give_up_s);
-  parts.welcomed = [network, settings = transport_settings(own->config.network)](const ps::Welcome& welcome) {
+  const auto welcomed = std::make_shared<std::atomic<bool>>(false);
+  parts.welcomed = [network, welcomed, settings = transport_settings(own->config.network)](const ps::Welcome& welcome) {
+    *welcomed = true;
     warn_of_others(settings, welcome.config);
     network->set_run(welcome.run);
     network->set_self(welcome.node.index);
@@ -205,7 +216,12 @@ int node(const NodeArguments& arguments) {
   leaver.attach(nullptr);
   network->close();
   trace->write();
-  if (!ended) return report(fail("the run at " + arguments.join, ended.error()).value());
+  if (!ended) {
+    Error error = fail("the run at " + arguments.join, ended.error()).value();
+    if (error.kind == ErrorKind::missing && !*welcomed)
+      error = {ErrorKind::failed, cat(error.message, ": ", about(arguments.join))};
+    return report(error);
+  }
   std::cout << "the run is over" << std::endl;
   return kOk;
 }
