@@ -1,7 +1,8 @@
 #include <troupe/actors/coordinator.h>
 
-#include <troupe/actors/prompt_mail.h>
+#include <atomic>
 
+#include <troupe/actors/prompt_mail.h>
 #include <troupe/actors/self.h>
 
 // States: CoordinatorCore's. After the run has ended the actor stays, to tell whoever still asks; its cluster
@@ -10,9 +11,19 @@
 namespace troupe {
 namespace {
 
+/// Messages of clients in the mailbox. Clients have no place in the run, and nothing that they wait for bounds what
+/// they send: beyond so many theirs are dropped, and whoever means it asks again.
+using ClientCount = std::shared_ptr<std::atomic<int64_t>>;
+constexpr int64_t kMostOfClients = 64;
+/// A status is shown for so long before another is made.
+constexpr int64_t kStatusMs = 50;
+
 struct CoordinatorState {
   const char* name = "coordinator";
   CoordinatorParts parts;
+  ClientCount of_clients;
+  std::string status;
+  std::optional<int64_t> status_made_ms;  ///< nothing: before the last change that a client asked for
   int64_t ahead_ms = 0;  ///< the coordinator's clock is by so much ahead of the actor's: it goes on where it stood
   ~CoordinatorState() {
     if (parts.transport) parts.transport->detach({ps::Role::coordinator, 0, 1});
@@ -110,6 +121,27 @@ void tell(Self self, Input::What what) {
   else self->state.parts.observer->on_event("policies were not changed: " + effects.error().message);
 }
 
+void answer(Self self, const ps::Envelope& question) {
+  CoordinatorState& state = self->state;
+  if (!std::holds_alternative<ps::StatusRequest>(question.body) &&
+      !std::holds_alternative<ps::StopRequest>(question.body))
+    return;
+  const int64_t now = now_ms(self) + state.ahead_ms;
+  if (!state.status_made_ms || now - *state.status_made_ms >= kStatusMs) {
+    state.status = ps::status_json(state.parts.core->status(now));
+    state.status_made_ms = now;
+  }
+  state.parts.transport->send({question.to, question.from, state.parts.core->membership().generation,
+                               ps::StatusReply{state.status}});
+}
+
+void hear(Self self, const ps::EnvelopePtr& envelope) {
+  if (envelope->from.role == ps::Role::client) --*self->state.of_clients;
+  if (self->state.parts.core->only_asks(*envelope)) return answer(self, *envelope);
+  if (envelope->from.role == ps::Role::client) self->state.status_made_ms.reset();
+  tell(self, Input::Heard{envelope});
+}
+
 struct ControlHandler {
   Self self;
 
@@ -124,13 +156,15 @@ struct ControlHandler {
   void operator()(const LinkLost& lost) const { tell(self, Input::LinkLost{lost.node}); }
 };
 
-CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts) {
+CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<CoordinatorParts> parts,
+                                            ClientCount of_clients) {
   self->state.parts = std::move(*parts);
+  self->state.of_clients = std::move(of_clients);
   if (self->state.parts.recovered) self->state.ahead_ms = self->state.parts.core->now_ms() - now_ms(self);
   end_on_exception(self);
   tick_every(self, self->state.parts.retry_interval);
   return {
-      [self](const ps::EnvelopePtr& envelope) { tell(self, Input::Heard{envelope}); },
+      [self](const ps::EnvelopePtr& envelope) { hear(self, envelope); },
       [self](const ControlPtr& control) { std::visit(ControlHandler{self}, *control); },
       [self](tick_atom) {
         tell(self, Input::Tick{});
@@ -139,17 +173,31 @@ CoordinatorActor::behavior_type coordinator(Self self, std::shared_ptr<Coordinat
   };
 }
 
+/// Puts what comes into the mailbox, of clients no more than so many. `light`: as attach_light does.
+void attach(const CoordinatorActor& actor, const ps::Endpoint& self, ps::Transport& transport, bool light,
+            ClientCount of_clients) {
+  transport.attach(self, [to = caf::actor_cast<caf::actor>(actor), light, of_clients](ps::EnvelopePtr envelope) {
+    if (envelope->from.role == ps::Role::client && ++*of_clients > kMostOfClients) {
+      --*of_clients;
+      return;
+    }
+    light ? send_here(to, std::move(envelope)) : caf::anon_send(to, std::move(envelope));
+  });
+}
+
 }  // namespace
 
 CoordinatorActor spawn_coordinator(caf::actor_system& system, CoordinatorParts parts) {
   const ps::Endpoint self = {ps::Role::coordinator, 0, 1};
   const std::shared_ptr<ps::Transport> transport = parts.transport;
-  const bool recovered = parts.recovered, journal = parts.journal != nullptr;
-  const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)));
+  const bool recovered = parts.recovered;
+  // A journal is written before anything is done: whoever sends to the coordinator does not wait for that.
+  const bool light = transport->reliable() && !parts.journal;
+  const auto of_clients = std::make_shared<std::atomic<int64_t>>(0);
+  const auto actor = system.spawn(coordinator, std::make_shared<CoordinatorParts>(std::move(parts)), of_clients);
   const auto start = [&] { caf::anon_send(actor, std::make_shared<const Control>(StartRun{})); };
   if (recovered) start();  // the first that it is told
-  // A journal is written before anything is done: whoever sends to the coordinator does not wait for that.
-  journal ? attach(actor, self, *transport) : attach_light(actor, self, *transport);
+  attach(actor, self, *transport, light, of_clients);
   if (!recovered) start();  // it can be answered now
   return actor;
 }

@@ -5,6 +5,7 @@
 
 #include <troupe/actors/internal/experiment_impl.h>
 #include <troupe/kernels/base/check.h>
+#include <troupe/ps/checkpoint/file_ops.h>
 #include <troupe/ps/metrics/summarize.h>
 #include <troupe/ps/metrics/trace_file.h>
 
@@ -92,7 +93,8 @@ Result<ps::RunSummary> Experiment::Impl::train() {
   if (result.superseded) return summary;  // the folder is another's
   write_summary(summary);
   if (journal)
-    if (auto gone = journal->discard(); !gone && gone.error().kind != ErrorKind::missing)
+    if (auto gone = ps::remove_with_files(*ps::make_posix_files(), ps::journal_folder(folder_path));
+        !gone && gone.error().kind != ErrorKind::missing)
       log->write(ps::LogLevel::warning, "coordinator", "the journal was not removed: " + gone.error().message);
   return summary;
 }

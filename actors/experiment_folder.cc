@@ -96,6 +96,7 @@ Status Experiment::Impl::begin_journal() {
 Status Experiment::Impl::write_config() {
   std::error_code ignored;
   if (std::filesystem::exists(folder->config(), ignored)) {
+    if (options.recovery) return {};  // what it has is this, with folders in it as all were told of them
     const auto old = ps::load_config_file(folder->config(), {});
     if (old && ps::resolved_toml(old->config) == ps::resolved_toml(config())) return {};
     const std::string kept = cat(folder_path, "/config.until-step-", before.steps, ".toml");

@@ -25,7 +25,8 @@ Status Experiment::Impl::open_page() {
       {listen, "/metrics", "text/plain; version=0.0.4; charset=utf-8"},
       [transport = parts.transport]() -> std::optional<std::string> {
         const auto status = ps::ask_coordinator(*transport, kScraper, ps::StatusRequest{}, std::chrono::seconds(1));
-        return status ? std::optional(ps::status_prometheus(*status)) : std::nullopt;
+        auto text = status ? ps::status_prometheus(*status) : status;
+        return text ? std::optional(std::move(*text)) : std::nullopt;
       });
   if (!opened) return fail("metrics.listen", opened.error());
   page = std::move(*opened);

@@ -16,13 +16,22 @@ std::string ways_text(const Setting& setting, const std::string& value) {
              variable_of(setting.key), "=...\n");
 }
 
+const char* scope_text(Scope scope) {
+  switch (scope) {
+    case Scope::run: return "";
+    case Scope::coordinator: return "    The coordinator's counts for all processes: nodes' configs may differ.\n";
+    case Scope::process: return "    Each process may have its own: nodes' configs may differ.\n";
+  }
+  return "";
+}
+
 std::string explain_one(const Setting& setting) {
   const std::string value = value_text(setting, RunConfig{});
   const std::string range = range_text(setting);
   const std::string unit = setting.unit;
   return cat(setting.key, ": ", type_text(setting), unit.empty() ? "" : " (" + unit + ")",
              range.empty() ? "" : ", " + range, "; default ", value, "\n    ", setting.why, "\n",
-             ways_text(setting, value));
+             scope_text(setting.scope), ways_text(setting, value));
 }
 
 }  // namespace

@@ -52,10 +52,20 @@ std::string resolved_toml(const RunConfig& config, const Sources* sources) {
 }
 
 std::string config_hash(const RunConfig& config) {
+  std::string said = rules_text(config, nullptr);
+  for (const Setting& setting : all_settings())
+    if (!setting.per_rule() && setting.scope == Scope::run)
+      said += cat(setting.key, " = ", value_text(setting, config), "\n");
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(derive_seed(0, resolved_toml(config).c_str())));
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(derive_seed(0, said.c_str())));
   return text;
+}
+
+void keep_own(RunConfig& run, const RunConfig& own) {
+  const RunConfig defaults;
+  for (const Setting& setting : all_settings())
+    if (setting.scope == Scope::process && value_text(setting, own) != value_text(setting, defaults))
+      copy_value(setting, own, run);
 }
 
 }  // namespace troupe::ps

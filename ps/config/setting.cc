@@ -208,6 +208,13 @@ std::string value_text(const Setting& setting, const RunConfig& config) {
       setting.field);
 }
 
+void copy_value(const Setting& setting, const RunConfig& from, RunConfig& to) {
+  RunConfig& readable = const_cast<RunConfig&>(from);
+  std::visit(overloaded{[&](const EnumField& at) { at.set(to, at.get(from)); },
+                        [&](auto at) { at(to) = at(readable); }},
+             setting.field);
+}
+
 std::string type_text(const Setting& setting) {
   if (!setting.choices.empty())
     return "one of " + choices_text(setting) + (setting.or_number ? ", or a number, " + range_text(setting) : "");

@@ -26,6 +26,16 @@ using Field = std::variant<FieldOf<bool>, FieldOf<int64_t>, FieldOf<double>, Fie
 
 inline constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
+/// Whose value counts in a run of several processes, where a node has a config of its own.
+enum class Scope : uint8_t {
+  run,          ///< the run's: what is computed, or what becomes of it, depends on it; a node whose own is another is
+                ///< refused (config_hash)
+  coordinator,  ///< the coordinator's: nobody else looks at it, or it tells all what it made of it (a folder with the
+                ///< time in its name, a pipeline's cuts from a profile); a node's own need not agree
+  process,      ///< each process's own: where it puts things, how it is connected; a node that says nothing of its own
+                ///< has the run's
+};
+
 /// Everything there is to know about one setting. Parsing, `--set`, the environment, `--explain`, the
 /// resolved config and the errors all come from this.
 struct Setting {
@@ -39,6 +49,7 @@ struct Setting {
   std::vector<const char*> choices = {};
   bool or_number = false;  ///< a text that takes a number as well as its choices, within the bounds
   const char* also = "";  ///< what other programs call it, for "did you mean"
+  Scope scope = Scope::run;
 
   std::string_view table() const;  ///< "train"
   std::string_view leaf() const;   ///< "epochs"
@@ -65,6 +76,8 @@ Status assign(const Setting& setting, const RawValue& value, RunConfig& config);
 
 /// The setting's value as TOML writes it. Per-rule settings: of the last rule.
 std::string value_text(const Setting& setting, const RunConfig& config);
+
+void copy_value(const Setting& setting, const RunConfig& from, RunConfig& to);
 
 /// "integer", "list of numbers", "one of stop, skip".
 std::string type_text(const Setting& setting);

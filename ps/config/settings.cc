@@ -24,7 +24,11 @@ Field field(Lambda lambda) {
 
 std::vector<Setting> run_settings() {
   return {
-      {"run.name", AT(run.name), "", "Begins the name of the run's folder, runs/NAME-<time>; name what you try."},
+      {.key = "run.name",
+       .field = AT(run.name),
+       .unit = "",
+       .why = "Begins the name of the run's folder, runs/NAME-<time>; name what you try.",
+       .scope = Scope::coordinator},
   };
 }
 
@@ -396,12 +400,14 @@ std::vector<Setting> parallel_settings() {
        .unit = "layers",
        .why = "How many layers each part of the model gets, first to last. Empty: so that the slowest part is as fast "
               "as can be, by parallel.profile or estimated work.",
-       .least = 1},
+       .least = 1,
+       .scope = Scope::coordinator},
       {.key = "parallel.profile",
        .field = AT(parallel.profile),
        .unit = "",
        .why = "A CSV of layer times that troupe profile wrote: the model is cut by it, and when stages turn out "
-              "unequal the better cut is found with it. Empty: by estimated work."},
+              "unequal the better cut is found with it. Empty: by estimated work.",
+       .scope = Scope::coordinator},
       {.key = "parallel.strict_schedule",
        .field = AT(parallel.strict_schedule),
        .unit = "",
@@ -667,7 +673,8 @@ std::vector<Setting> checkpoint_settings() {
        .unit = "checkpoints",
        .why = "Older checkpoints than the newest so many are deleted; keep two or more, the newest may be "
               "damaged.",
-       .least = 1},
+       .least = 1,
+       .scope = Scope::coordinator},
       {.key = "checkpoint.at_end",
        .field = AT(checkpoint.at_end),
        .unit = "",
@@ -683,7 +690,8 @@ std::vector<Setting> checkpoint_settings() {
        .field = AT(checkpoint.log_folder),
        .unit = "folder",
        .why = "With durability = logged, where each host keeps its servers' logs: a fast local disk. Empty: updates/ "
-              "in the run's folder."},
+              "in the run's folder.",
+       .scope = Scope::coordinator},
       {.key = "checkpoint.log_sync",
        .field = ENUM_AT(checkpoint.log_sync),
        .unit = "",
@@ -699,7 +707,9 @@ std::vector<Setting> elastic_settings() {
       {.key = "elastic.max_restarts",
        .field = AT(elastic.max_restarts),
        .unit = "restarts",
-       .why = "Workers and servers that fail are replaced so many times in all before the run gives up.",
+       .why = "Workers and servers that fail are replaced so many times in all, both counted together (a lost process "
+              "counts once for each that it held), before the run gives up; what moves, and a worker that is dropped "
+              "(shrink), does not count. A launcher starts processes again as often.",
        .least = 0},
       {.key = "elastic.on_loss",
        .field = ENUM_AT(elastic.on_loss),
@@ -732,21 +742,25 @@ std::vector<Setting> network_settings() {
        .field = AT(network.start_timeout_s),
        .unit = "s",
        .why = "The run ends when its nodes have not all joined by then.",
-       .least = 1},
+       .least = 1,
+       .scope = Scope::coordinator},
       {.key = "network.shared_memory",
        .field = AT(network.shared_memory),
        .unit = "",
-       .why = "Processes of one host exchange tensors through shared memory; off, through sockets."},
+       .why = "Processes of one host exchange tensors through shared memory; off, through sockets.",
+       .scope = Scope::process},
       {.key = "network.max_message_bytes",
        .field = AT(network.max_message_bytes),
        .unit = "bytes",
        .why = "A longer message from a peer is refused before memory is taken for it.",
-       .least = 1 << 20},
+       .least = 1 << 20,
+       .scope = Scope::process},
       {.key = "network.queue_bytes",
        .field = AT(network.queue_bytes),
        .unit = "bytes",
        .why = "What may wait for one peer; more is dropped and said again later.",
-       .least = 1 << 20},
+       .least = 1 << 20,
+       .scope = Scope::process},
   };
 }
 
@@ -757,12 +771,18 @@ std::vector<Setting> metrics_settings() {
        .unit = "steps",
        .why = "A row of metrics.csv and metrics.jsonl after so many steps.",
        .least = 1,
-       .also = "log_interval"},
-      {.key = "metrics.csv", .field = AT(metrics.csv), .unit = "", .why = "Write metrics.csv into the run's folder."},
+       .also = "log_interval",
+       .scope = Scope::coordinator},
+      {.key = "metrics.csv",
+       .field = AT(metrics.csv),
+       .unit = "",
+       .why = "Write metrics.csv into the run's folder.",
+       .scope = Scope::coordinator},
       {.key = "metrics.jsonl",
        .field = AT(metrics.jsonl),
        .unit = "",
-       .why = "Write metrics.jsonl, one JSON object a line, into the run's folder."},
+       .why = "Write metrics.jsonl, one JSON object a line, into the run's folder.",
+       .scope = Scope::coordinator},
       {.key = "metrics.trace",
        .field = AT(metrics.trace),
        .unit = "",
@@ -781,17 +801,20 @@ std::vector<Setting> metrics_settings() {
       {.key = "metrics.trace_folder",
        .field = AT(metrics.trace_folder),
        .unit = "",
-       .why = "Where every process writes its trace, on its own host; empty is the run's folder."},
+       .why = "Where every process writes its trace, on its own host; empty is the run's folder.",
+       .scope = Scope::process},
       {.key = "metrics.sample_tokens",
        .field = AT(metrics.sample_tokens),
        .unit = "tokens",
        .why = "gpt: when the run has ended, the model writes so many tokens to be read; needs checkpoint.at_end.",
-       .least = 0},
+       .least = 0,
+       .scope = Scope::coordinator},
       {.key = "metrics.listen",
        .field = AT(metrics.listen),
        .unit = "",
        .why = "HOST:PORT at which the coordinator serves /metrics to Prometheus, port 0 a free one; empty is nowhere. "
-              "Without a password: other than loopback only in a run of several processes with --insecure-network."},
+              "Without a password: other than loopback only in a run of several processes with --insecure-network.",
+       .scope = Scope::coordinator},
   };
 }
 

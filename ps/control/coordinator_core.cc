@@ -146,7 +146,12 @@ bool CoordinatorCore::answer_client(Effects& out, const Envelope& envelope) {
   return true;
 }
 
-RunStatus CoordinatorCore::status() const {
+bool CoordinatorCore::only_asks(const Envelope& envelope) const {
+  if (envelope.from.role != Role::client) return false;
+  return !std::holds_alternative<StopRequest>(envelope.body) || stopping_ || phase_ == Phase::ended;
+}
+
+RunStatus CoordinatorCore::status(int64_t now_ms) const {
   RunStatus s;
   s.phase = !begun_                      ? "waiting for nodes"
             : phase_ == Phase::ended     ? "ended"
@@ -172,7 +177,7 @@ RunStatus CoordinatorCore::status() const {
   s.skipped_steps = result_.skipped_steps;
   if (options_.connections) s.coordinator = options_.connections();
   s.lost = result_.lost;
-  roster_.describe_to(s);
+  roster_.describe_to(s, now_ms);
   const auto node_of = [&](Role role, uint32_t index) {
     const auto home = roster_.home(role, index);
     return home ? static_cast<int64_t>(home->index) : int64_t{-1};

@@ -42,7 +42,7 @@ struct CoordinatorOptions {
   LossScaling loss_scaling;
   bool stop_at_least_scale = true;          ///< an overflow at the least loss scale ends the run; else it is skipped
   std::optional<LossScale> resume_scale;    ///< where dynamic loss scaling goes on
-  int64_t max_restarts = 0;                 ///< of lost workers and servers, all together
+  int64_t max_restarts = 0;                 ///< of lost workers and servers, all together, over the whole run
   bool servers_recover = false;             ///< their store outlives them: a lost server is started again
   bool servers_reload = false;              ///< it goes on from the newest checkpoint, and what it lost is reported
   bool replicas = false;                    ///< every server has one on another node, where there is one
@@ -99,7 +99,11 @@ class CoordinatorCore {
   /// Said before every call: the coordinator's clock. Any origin; it does not go back.
   void set_now_ms(int64_t now) { roster_.set_now_ms(now); }
   /// For `troupe status`.
-  RunStatus status() const;
+  RunStatus status() const { return status(now_ms()); }
+  RunStatus status(int64_t now_ms) const;
+  /// From a client, and `handle` would leave everything as it is: a question, or a StopRequest while the run stops. A
+  /// journal need not hold it, so that asking costs the run's successor nothing.
+  bool only_asks(const Envelope& envelope) const;
   /// Nobody is left who has to hear that the run is over.
   bool all_gone() const { return phase_ == Phase::ended && roster_.all_gone(); }
   /// The last CheckpointRequest not yet answered for is on disk, or not.
@@ -298,6 +302,9 @@ class CoordinatorCore {
   void close_last_report(Effects& out);
   void judge_stages(Effects& out) const;
   void lost_worker(Effects& out, WorkerId w, const std::string& reason);
+  int64_t restarts_used() const;
+  std::string restarts_text() const;
+  bool may_restart(Effects& out, const std::string& what);
   void lost_server(Effects& out, ServerId s, const std::string& reason);
   bool takes_part(ServerId s, Step step) const;
   bool done_by_all(Step step) const;

@@ -1,5 +1,7 @@
 #include <troupe/ps/control/coordinator_core.h>
 
+#include <algorithm>
+
 #include <troupe/ps/control/internal/coordinator_sums.h>
 #include <troupe/ps/param/layer_names.h>
 
@@ -152,15 +154,26 @@ void CoordinatorCore::lost_worker(Effects& out, WorkerId w, const std::string& r
   }
   if (options_.on_loss == OnLoss::fail) return fail_run(out, what + "; elastic.on_loss = fail");
   if (options_.on_loss == OnLoss::shrink) return drop_worker(out, w, what);
-  if (result_.worker_restarts >= options_.max_restarts) {
-    fail_run(out, cat(what, "; ", result_.worker_restarts, " of elastic.max_restarts = ", options_.max_restarts,
-                      " restarts are used"));
-    return;
-  }
+  if (!may_restart(out, what)) return;
   ++result_.worker_restarts;
-  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again (",
-                           result_.worker_restarts, " of ", options_.max_restarts, ")"));
+  out.events.push_back(cat(what, "; starting ", stages() > 1 ? "its replica" : "it", " again ", restarts_text()));
   replace(out, w);
+}
+
+// One budget for all: a run that loses a worker and a server again and again is as ill as one that loses two workers.
+// A replica's stages are one restart; what moves, or is dropped, and a replica of a server that is replaced are none.
+int64_t CoordinatorCore::restarts_used() const { return result_.worker_restarts + result_.server_restarts; }
+
+std::string CoordinatorCore::restarts_text() const {
+  return cat("(", restarts_used(), " of ", options_.max_restarts, ")");
+}
+
+bool CoordinatorCore::may_restart(Effects& out, const std::string& what) {
+  if (restarts_used() < options_.max_restarts) return true;
+  fail_run(out, cat(what, "; ", restarts_used(), " of elastic.max_restarts = ", options_.max_restarts,
+                    " restarts are used, ", result_.worker_restarts, " of them for workers and ",
+                    result_.server_restarts, " for servers"));
+  return false;
 }
 
 // New actors for the worker's slot, and for the other stages of its replica: activations under way are lost with it,
@@ -176,22 +189,25 @@ void CoordinatorCore::replace(Effects& out, WorkerId w) {
       if (work.kind == Work::Kind::train && slots_[v].repeated.count(work.step) == 0) steps.insert(work.step);
   }
   dealer_.restart(w);
-  std::optional<Work> evaluation;
-  std::vector<std::deque<Work>> uploads(stages());
+  // All stages of a replica evaluate the same, though some may be done with it; a worker that has taken the place of
+  // one that was dropped has its piece, too.
+  std::vector<std::deque<Work>> evaluations(stages()), uploads(stages());
   const auto sort_in = [&](WorkerId v, const Work& work) {
-    if (work.kind == Work::Kind::evaluate) evaluation = work;
+    if (work.kind == Work::Kind::evaluate) evaluations[v - first].push_back(work);
     if (work.kind == Work::Kind::upload) uploads[v - first].push_back(work);
   };
   for (WorkerId v = first; v < last; ++v) {
     for (const auto& [number, work] : slots_[v].outstanding) sort_in(v, work);
     for (const Work& work : slots_[v].special) sort_in(v, work);
   }
+  const auto fewer = [](const std::deque<Work>& a, const std::deque<Work>& b) { return a.size() < b.size(); };
+  const std::deque<Work> evaluation = *std::ranges::max_element(evaluations, fewer);
   for (WorkerId v = first; v < last; ++v) {
     slots_[v].repeated = dealer_.repeated_steps(v);
     slots_[v].since = slots_[v].repeated.empty() ? slots_[v].next_step : *slots_[v].repeated.begin();
     for (const Step step : owed[v - first]) slots_[v].repeated.erase(step);
     slots_[v].special = std::move(uploads[v - first]);
-    if (evaluation) slots_[v].special.push_back(*evaluation);
+    slots_[v].special.insert(slots_[v].special.end(), evaluation.begin(), evaluation.end());
     if (v != w && membership_.workers[v] != 0) send(out, worker(v), Finish{});  // waits for a neighbour that is gone
     vacate(v);
     membership_.workers[v] = ++last_worker_[v];
@@ -304,21 +320,18 @@ void CoordinatorCore::lost_server(Effects& out, ServerId s, const std::string& r
                       "; what it held since the last checkpoint is gone", begin_again()));
     return;
   }
-  if (result_.server_restarts + result_.worker_restarts >= options_.max_restarts) {
-    fail_run(out, cat(what, "; ", options_.max_restarts, " of elastic.max_restarts are used"));
-    return;
-  }
+  if (!may_restart(out, what)) return;
   ++result_.server_restarts;
   if (replicated) {
-    out.events.push_back(cat(what, "; its replica on ", roster_.describe(*beside), " takes over"));
+    out.events.push_back(cat(what, "; its replica on ", roster_.describe(*beside), " takes over ", restarts_text()));
     return promote(out, s);
   }
   spawning_.erase(server(s));
   homeless_.erase(server(s));
   unacknowledged_.clear();
   ++membership_.servers[s];
-  out.events.push_back(what + (reloads ? "; starting it again from the newest checkpoint"
-                                       : "; starting it again from its store"));
+  out.events.push_back(cat(what, "; starting it again from ", reloads ? "the newest checkpoint " : "its store ",
+                           restarts_text()));
   if (reloads) reload(out, s);
   spawn(out, server(s));
 }

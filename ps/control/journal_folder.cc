@@ -138,7 +138,13 @@ Status JournalFolder::begin_anew(const CoordinatorCore& core) {
 
 Status JournalFolder::discard() {
   file_.reset();
-  return remove_with_files(*files_, folder_);
+  const auto names = files_->list(folder_);
+  if (!names) return tl::unexpected<Error>(names.error());
+  size_t others = 0;
+  for (const std::string& name : *names)
+    if (name.starts_with(kPrefix) || name == kPart) TROUPE_TRY(files_->remove_file(join_path(folder_, name)));
+    else ++others;
+  return others == 0 ? files_->remove_folder(folder_) : Status{};
 }
 
 Status JournalFolder::begin_segment() {

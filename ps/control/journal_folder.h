@@ -35,7 +35,7 @@ class JournalFolder final : public Journal {
   Status append(const CoordinatorInput& input) override;
   bool long_enough() const override { return written_ >= segment_bytes_; }
   Status begin_anew(const CoordinatorCore& core) override;
-  /// Removes the folder.
+  /// Removes it, and its folder where nothing else is in it: the lock of a run that goes on without a journal stays.
   Status discard() override;
 
  private:

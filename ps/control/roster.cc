@@ -247,14 +247,14 @@ std::vector<Endpoint> Roster::ready() const {
   return all;
 }
 
-void Roster::describe_to(RunStatus& status) const {
+void Roster::describe_to(RunStatus& status, int64_t now_ms) const {
   static constexpr const char* kStates[] = {"preparing", "ready", "leaving", "gone"};
   for (const auto& [index, member] : members_) {
     RunStatus::Node node;
     node.node = index;
     node.name = member.name;
     node.state = kStates[static_cast<size_t>(member.state)];
-    node.silent_ms = local() ? 0 : now_ms_ - member.heard_ms;
+    node.silent_ms = local() ? 0 : std::max<int64_t>(0, now_ms - member.heard_ms);
     node.queued_messages = member.last.queued_messages;
     node.queued_bytes = member.last.queued_bytes;
     node.refused_frames = member.last.refused_frames;

@@ -108,7 +108,7 @@ class Roster {
   std::string describe(const Endpoint& node) const;
   std::vector<Endpoint> ready() const;
   /// Fills in `nodes`.
-  void describe_to(RunStatus& status) const;
+  void describe_to(RunStatus& status, int64_t now_ms) const;
   bool local() const { return options_.nodes == 0; }
 
   /// A new version of who is reached where.

@@ -7,9 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
+#include <list>
+#include <vector>
 
 #include <troupe/kernels/base/text.h>
 
@@ -18,8 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience{2};
-constexpr size_t kMostRequestBytes = 8192;
+constexpr size_t kMostRequestBytes = 8192, kMostConnections = 32;
+constexpr int kBacklog = 128;
+constexpr const char* kPlain = "text/plain; charset=utf-8";
 
 /// "[::1]:9464" as host and port; empty ones where it is no address.
 std::pair<std::string, std::string> split(const std::string& address) {
@@ -41,55 +46,43 @@ std::string name_of(int listener) {
   return address.ss_family == AF_INET6 ? cat('[', host, "]:", port) : cat(host, ':', port);
 }
 
+/// A socket that listens at one of the addresses that a name stands for; the error of the system.
+Result<FileDescriptor> listen_at(const addrinfo& address) {
+  FileDescriptor listener(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  if (listener.get() >= 0 && ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+      ::bind(listener.get(), address.ai_addr, address.ai_addrlen) == 0 && ::listen(listener.get(), kBacklog) == 0)
+    return listener;
+  const char* const taken = ": another program listens there; choose another port, or port 0 for a free one";
+  return fail(ErrorKind::invalid, cat(std::strerror(errno), errno == EADDRINUSE ? taken : ""));
+}
+
 Result<FileDescriptor> listen_at(const std::string& where) {
   const auto [host, port] = split(where);
   const auto refuse = [&](const std::string& why) {
     return fail(ErrorKind::invalid, cat("cannot listen on ", where, ": ", why));
   };
-  if (host.empty() || port.empty()) return refuse("an address is HOST:PORT, port 0 for a free one");
+  if (host.empty() && !port.empty())
+    return refuse(cat("no host stands before the colon: 127.0.0.1:", port, " is for programs of this host alone, "
+                      "0.0.0.0:", port, " for all that reach it"));
+  if (port.empty()) return refuse("an address is HOST:PORT, port 0 for a free one");
   addrinfo hints{}, *found = nullptr;
   hints.ai_flags = AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
     return refuse(::gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
-  FileDescriptor listener(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int yes = 1;
-  if (listener.get() < 0 || ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-      ::bind(listener.get(), found->ai_addr, found->ai_addrlen) != 0 || ::listen(listener.get(), 16) != 0) {
-    const char* const taken = ": another program listens there; choose another port, or port 0 for a free one";
-    return refuse(cat(std::strerror(errno), errno == EADDRINUSE ? taken : ""));
+  std::string why;  // of the last, as localhost may be ::1 first where there is no IPv6
+  for (const addrinfo* address = found; address; address = address->ai_next) {
+    auto listener = listen_at(*address);
+    if (listener) return listener;
+    why = std::move(listener.error().message);
   }
-  return listener;
+  return refuse(why);
 }
 
-/// False: not within the time.
-bool wait_for(int connection, short event, Clock::time_point until) {
-  pollfd poll{connection, event, 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-  return left > 0 && ::poll(&poll, 1, static_cast<int>(left)) == 1;
-}
-
-/// The head of a request, as far as it came.
-std::string read_head(int connection, Clock::time_point until) {
-  std::string head;
-  char buffer[1024];
-  while (head.size() < kMostRequestBytes && head.find("\r\n\r\n") == std::string::npos &&
-         wait_for(connection, POLLIN, until)) {
-    const ssize_t n = ::recv(connection, buffer, sizeof buffer, 0);
-    if (n <= 0) break;
-    head.append(buffer, static_cast<size_t>(n));
-  }
-  return head;
-}
-
-void write_all(int connection, const std::string& text, Clock::time_point until) {
-  for (size_t done = 0; done < text.size() && wait_for(connection, POLLOUT, until);) {
-    const ssize_t n = ::send(connection, text.data() + done, text.size() - done, MSG_NOSIGNAL);
-    if (n <= 0) return;
-    done += static_cast<size_t>(n);
-  }
-}
+/// Whether the call may succeed later.
+bool passes() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 std::string response(const char* status, const std::string& type, const std::string& body) {
   return cat("HTTP/1.1 ", status, "\r\nContent-Type: ", type, "\r\nContent-Length: ", body.size(),
@@ -127,36 +120,159 @@ HttpPage::~HttpPage() {
   thread_.join();
 }
 
-void HttpPage::serve() {
-  for (;;) {
-    pollfd polls[] = {{ends_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    ::poll(polls, 2, -1);
-    if (polls[0].revents != 0) return;
-    const FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.get() >= 0) answer(connection.get());
-    else if (polls[1].revents != 0 && errno != EAGAIN && errno != ECONNABORTED)
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // out of descriptors
+/// reads the head --> writes the answer --> waits until the other has read it and closes: closed at once, what is
+/// unread of a request would take the answer with it (RFC 9112, section 9.6). Each within its time.
+struct HttpPage::Connection {
+  Connection(FileDescriptor accepted, std::chrono::milliseconds time) : socket(std::move(accepted)), patience(time) {}
+
+  FileDescriptor socket;
+  std::chrono::milliseconds patience;
+  enum class State : uint8_t { reads, writes, closes, over } state = State::reads;
+  Clock::time_point until = Clock::now() + patience;
+  std::string text;     ///< the head so far, or the answer
+  size_t written = 0;   ///< of the answer
+
+  bool ended = false;   ///< nothing more can be read
+
+  bool whole() const { return text.find("\r\n\r\n") != std::string::npos; }
+  /// Nothing more is to come, or nothing that counts.
+  bool complete() const {
+    return whole() || text.size() >= kMostRequestBytes || ended || until <= Clock::now();
+  }
+  void read();
+  void answer(const std::string& answer);
+  void write();
+  void drain();
+};
+
+void HttpPage::Connection::read() {
+  char buffer[1024];
+  while (!whole() && text.size() < kMostRequestBytes) {
+    const ssize_t n = ::recv(socket.get(), buffer, sizeof buffer, 0);
+    if (n < 0 && passes()) return;
+    ended = n <= 0;
+    if (ended) return;
+    text.append(buffer, static_cast<size_t>(n));
   }
 }
 
-void HttpPage::answer(int connection) const {
-  const auto until = Clock::now() + kPatience;
-  const std::string head = read_head(connection, until);
-  const std::string plain = "text/plain; charset=utf-8", line = head.substr(0, head.find("\r\n"));
-  std::string said;
-  if (head.find("\r\n\r\n") == std::string::npos) {
-    said = response("400 Bad Request", plain, "no request came\n");
-  } else if (!line.starts_with("GET ")) {
-    said = response("405 Method Not Allowed", plain, "only GET\n");
-  } else if (const std::string target = line.substr(4, line.find(' ', 4) - 4);
-             target.substr(0, target.find('?')) != options_.path) {
-    said = response("404 Not Found", plain, "here is only " + options_.path + "\n");
-  } else if (const auto text = text_()) {
-    said = response("200 OK", options_.content_type, *text);
-  } else {
-    said = response("503 Service Unavailable", plain, "no answer now\n");
+void HttpPage::Connection::answer(const std::string& answer) {
+  state = State::writes;
+  until = Clock::now() + patience;
+  text = answer;
+  write();
+}
+
+void HttpPage::Connection::write() {
+  while (written < text.size()) {
+    const ssize_t n = ::send(socket.get(), text.data() + written, text.size() - written, MSG_NOSIGNAL);
+    if (n < 0 && passes()) return;
+    if (n <= 0) {
+      state = State::over;
+      return;
+    }
+    written += static_cast<size_t>(n);
   }
-  write_all(connection, said, Clock::now() + kPatience);
+  ::shutdown(socket.get(), SHUT_WR);
+  state = State::closes;
+  drain();
+}
+
+void HttpPage::Connection::drain() {
+  char buffer[4096];
+  for (int i = 0; i < 16; ++i) {  // the others' turn comes
+    const ssize_t n = ::recv(socket.get(), buffer, sizeof buffer, 0);
+    if (n < 0 && passes()) return;
+    if (n > 0) continue;
+    state = State::over;
+    return;
+  }
+}
+
+void HttpPage::serve() {
+  std::list<Connection> connections;  // the oldest first
+  while (wait(connections)) {
+    for (Connection& connection : connections) {
+      if (connection.state == Connection::State::writes) connection.write();
+      if (connection.state == Connection::State::closes) connection.drain();
+    }
+    answer(connections);
+    const auto now = Clock::now();
+    connections.remove_if(
+        [&](const Connection& c) { return c.state == Connection::State::over || c.until <= now; });
+    accept(connections);
+  }
+}
+
+/// False: the page ends.
+bool HttpPage::wait(const std::list<Connection>& connections) const {
+  std::vector<pollfd> polls{{ends_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  auto until = Clock::time_point::max();
+  for (const Connection& c : connections) {
+    polls.push_back({c.socket.get(), static_cast<short>(c.state == Connection::State::writes ? POLLOUT : POLLIN), 0});
+    until = std::min(until, c.until);
+  }
+  int timeout_ms = -1;
+  if (!connections.empty()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    timeout_ms = static_cast<int>(std::max<int64_t>(left, 0));
+  }
+  const int count = ::poll(polls.data(), polls.size(), timeout_ms);  // a signal: there is nothing to do then
+  return count <= 0 || polls[0].revents == 0;
+}
+
+/// Whoever has said all that is to come. What is asked for in the same moment is made once.
+void HttpPage::answer(std::list<Connection>& connections) const {
+  std::optional<std::string> page;
+  for (Connection& c : connections) {
+    if (c.state != Connection::State::reads) continue;
+    c.read();
+    if (!c.complete()) continue;
+    const std::string refusal = refuse(c);
+    if (refusal.empty() && !page) page = make();
+    c.answer(refusal.empty() ? *page : refusal);
+  }
+}
+
+/// Empty: it asks for the page.
+std::string HttpPage::refuse(const Connection& c) const {
+  const std::string line = c.text.substr(0, c.text.find("\r\n"));
+  if (!c.whole() && c.text.size() >= kMostRequestBytes)
+    return response("431 Request Header Fields Too Large", kPlain, cat("at most ", kMostRequestBytes, " bytes\n"));
+  if (!c.whole()) return response("400 Bad Request", kPlain, "no request came\n");
+  if (!line.starts_with("GET ")) return response("405 Method Not Allowed", kPlain, "only GET\n");
+  const std::string target = line.substr(4, line.find(' ', 4) - 4);
+  if (target.substr(0, target.find('?')) == options_.path) return {};
+  return response("404 Not Found", kPlain, "here is only " + options_.path + "\n");
+}
+
+std::string HttpPage::make() const {
+  std::optional<std::string> text;
+  try {
+    text = text_();
+  } catch (const std::exception&) {  // said as what it is: no answer
+  }
+  if (text) return response("200 OK", options_.content_type, *text);
+  return response("503 Service Unavailable", kPlain, "no answer now\n");
+}
+
+/// Where there are too many, the one that has asked for nothing longest goes: nobody is shut out by silence.
+void HttpPage::accept(std::list<Connection>& connections) const {
+  for (size_t i = 0; i < kMostConnections; ++i) {
+    FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket.get() < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // else it would spin
+      return;
+    }
+    if (connections.size() >= kMostConnections) {
+      answer(connections);  // whose request is here
+      const auto silent = [](const Connection& c) { return c.state != Connection::State::writes; };
+      const auto oldest = std::ranges::find_if(connections, silent);
+      connections.erase(oldest == connections.end() ? connections.begin() : oldest);
+    }
+    connections.emplace_back(std::move(socket), options_.patience);
+  }
 }
 
 }  // namespace troupe::ps

@@ -1,5 +1,7 @@
 #pragma once
+#include <chrono>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,16 +13,18 @@
 namespace troupe::ps {
 
 /// One page over HTTP/1.1, for programs that fetch it now and then: GET of its path gives it, anything else an error.
-/// One connection at a time, for two seconds at most, and 8 KB of request: nobody who connects costs more than that.
+/// Whoever connects has `patience` to say a request of 8 KB at most, and as long to take the answer, however slowly
+/// bytes come and go. Of 32 connections at once the one that has asked for nothing longest makes place for another.
 class HttpPage {
  public:
   struct Options {
     std::string listen;  ///< "HOST:PORT", "[IPV6]:PORT"; port 0: a free one
     std::string path;    ///< "/metrics"
     std::string content_type;
+    std::chrono::milliseconds patience{2000};  ///< for a whole request, and for its answer
   };
-  /// `text` is called on the page's own thread; nothing: 503, the run cannot say now. Fails where the address cannot
-  /// be had.
+  /// `text` is called on the page's own thread; nothing, or an exception: 503, the run cannot say now. Fails where none
+  /// of the host's addresses can be had.
   static Result<std::unique_ptr<HttpPage>> open(const Options& options,
                                                 std::function<std::optional<std::string>()> text);
   /// Waits for a call of `text` that is under way.
@@ -30,9 +34,14 @@ class HttpPage {
   const std::string& address() const { return address_; }
 
  private:
+  struct Connection;
   HttpPage() = default;
   void serve();
-  void answer(int connection) const;
+  bool wait(const std::list<Connection>& connections) const;
+  void answer(std::list<Connection>& connections) const;
+  std::string refuse(const Connection& connection) const;
+  std::string make() const;
+  void accept(std::list<Connection>& connections) const;
 
   Options options_;
   std::function<std::optional<std::string>()> text_;

@@ -127,7 +127,7 @@ std::string status_json(const RunStatus& s) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::string status_text(const std::string& text) try {
+Result<std::string> status_text(const std::string& text) try {
   const json s = json::parse(text);
   std::string out = headline(s);
   if (const auto waits = s.at("waits_for").get<std::string>(); !waits.empty()) out += "waits for " + waits + "\n";
@@ -137,7 +137,7 @@ std::string status_text(const std::string& text) try {
   for (const json& l : s.at("lost")) out += "lost: " + describe(lost_range(l)) + "\n";
   return out;
 } catch (const json::exception& e) {
-  return cat("no status: ", e.what(), "\n");
+  return fail(ErrorKind::corrupt, cat("the answer is no status of a run: ", e.what()));
 }
 
 }  // namespace troupe::ps

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <troupe/kernels/base/result.h>
 #include <troupe/ps/metrics/lost_range.h>
 
 namespace troupe::ps {
@@ -49,9 +50,9 @@ struct RunStatus {
 
 /// One JSON object; the keys are the names above.
 std::string status_json(const RunStatus& status);
-/// Tables for people, from such an object; an error where it is none.
-std::string status_text(const std::string& json);
-/// The same in Prometheus' text format 0.0.4; empty where it is none.
-std::string status_prometheus(const std::string& json);
+/// Tables for people, from such an object; an error where it is none: of another version, say.
+Result<std::string> status_text(const std::string& json);
+/// The same in Prometheus' text format 0.0.4, without nodes that are gone: what a run lacks is in its slots.
+Result<std::string> status_prometheus(const std::string& json);
 
 }  // namespace troupe::ps

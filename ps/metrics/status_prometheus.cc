@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include <troupe/kernels/base/text.h>
@@ -115,15 +117,18 @@ void add_slots(Page& page, const json& s) {
 
 }  // namespace
 
-std::string status_prometheus(const std::string& text) try {
-  const json s = json::parse(text);
+Result<std::string> status_prometheus(const std::string& text) try {
+  json s = json::parse(text);
+  json& nodes = s.at("nodes");
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), [](const json& n) { return n.at("state") == "gone"; }),
+              nodes.end());
   Page page;
   add_run(page, s);
   add_processes(page, s);
   add_slots(page, s);
   return page.take();
-} catch (const json::exception&) {
-  return {};
+} catch (const json::exception& e) {
+  return fail(ErrorKind::corrupt, cat("the answer is no status of a run: ", e.what()));
 }
 
 }  // namespace troupe::ps

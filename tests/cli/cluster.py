@@ -82,6 +82,13 @@ class Failures(Cluster):
         self.node(address)
         self.assertEqual(self.ended(self.coordinator)[0], 0)
 
+    def test_a_nodes_config_may_differ_in_what_only_the_coordinator_looks_at(self):
+        address = self.coordinate("metrics.listen=127.0.0.1:0", "metrics.every_steps=4", nodes=1)
+        self.write("own.toml", TINY.replace('name = "tiny"', 'name = "mine"'))
+        code, out, err = self.ended(self.node(address, None, "own.toml"))
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(self.ended(self.coordinator)[0], 0)
+
     def test_a_node_whose_connections_differ_from_what_the_config_says_warns(self):
         address = self.coordinate("update=sync", "network.shared_memory=false")
         nodes = [self.node(address, 0), self.node(address, 1, "--set", "network.shared_memory=false")]

@@ -54,6 +54,7 @@ class Killed(Recovery):
         steps = [int(line.split(",")[1]) for line in (self.folder / "run/metrics.csv").read_text().splitlines()[1:]]
         self.assertEqual(steps, sorted(steps))
         self.assertIn("the coordinator was started again", (self.folder / "run/log.txt").read_text())
+        self.assertFalse(list((self.folder / "run").glob("config.until-*")))
         self.assertNotIn("journal", self.names("run"))
 
 

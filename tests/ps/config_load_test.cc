@@ -330,4 +330,28 @@ BOOST_AUTO_TEST_CASE(AFolderIsNoConfig) {
   BOOST_TEST(loaded.error().message == "/tmp: is a folder; name a TOML file");
 }
 
+BOOST_AUTO_TEST_CASE(ProcessesAgreeOnWhatIsTheRunsAndOnNothingElse) {
+  const std::string same = config_hash(config_of(""));
+  for (const char* own : {"metrics.listen=127.0.0.1:9464", "run.name=other", "metrics.every_steps=3",
+                          "network.shared_memory=false", "network.queue_bytes=2000000",
+                          "metrics.trace_folder=/tmp", "network.start_timeout_s=5",
+                          "checkpoint.log_folder=/fast"})
+    BOOST_TEST(config_hash(config_of("", {own})) == same, own);
+  for (const char* other : {"train.epochs=7", "optimizer.momentum=0.5", "update=async", "elastic.on_loss=fail",
+                            "checkpoint.durability=logged", "network.lease_ms=500", "debug.slow_ms=1"})
+    BOOST_TEST(config_hash(config_of("", {other})) != same, other);
+}
+
+BOOST_AUTO_TEST_CASE(WhatAProcessHasForItselfItKeeps) {
+  const RunConfig own = config_of("", {"network.shared_memory=false", "metrics.trace_folder=/fast \"disk\"",
+                                       "metrics.listen=127.0.0.1:1", "train.epochs=9"});
+  RunConfig run = config_of("", {"network.queue_bytes=2000000", "metrics.trace_folder=/slow", "train.epochs=2"});
+  keep_own(run, own);
+  BOOST_TEST(!run.network.shared_memory);
+  BOOST_TEST(run.network.queue_bytes == 2000000);  // the run's, where it says nothing of its own
+  BOOST_TEST(run.metrics.trace_folder == "/fast \"disk\"");
+  BOOST_TEST(run.metrics.listen == "");
+  BOOST_TEST(run.train.epochs == 2);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

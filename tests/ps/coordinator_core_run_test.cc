@@ -209,6 +209,30 @@ BOOST_AUTO_TEST_CASE(AResumedRunCountsOnFromItsStepThoughEpochsEndWithAShortBatc
   BOOST_TEST(w.core->status().step == 2);
 }
 
+// So that a journal without it leads to the same coordinator.
+BOOST_AUTO_TEST_CASE(WhatOnlyAsksChangesNothing) {
+  World w(kSync);
+  const Endpoint client{Role::client, 0, 3};
+  const auto ask = [&](const Message& question) {
+    const Envelope envelope{client, kCoordinator, 0, question};
+    BOOST_TEST_REQUIRE(w.core->only_asks(envelope));
+    const auto before = w.core->image();
+    w.core->handle(envelope);
+    BOOST_TEST((w.core->image() == before));
+  };
+  w.options.checkpoint_every_steps = 2;
+  w.begin();
+  ask(StatusRequest{});
+  w.take_steps();  // to the boundary
+  ask(StatusRequest{});
+  ask(WorkRequest{1});  // which has no work
+  const Envelope stop{client, kCoordinator, 0, StopRequest{}};
+  BOOST_TEST(!w.core->only_asks(stop));
+  w.take(w.core->handle(stop));
+  ask(StopRequest{});
+  BOOST_TEST(!w.core->only_asks({w.worker(0), kCoordinator, 0, StatusRequest{}}));
+}
+
 BOOST_AUTO_TEST_CASE(ReducedLayersAreBroughtHomeBeforeACheckpoint) {
   World w(kReduced);
   w.options.checkpoint_every_steps = 2;
@@ -404,7 +428,22 @@ BOOST_AUTO_TEST_CASE(AServerThatIsLostAgainAndAgainEndsTheRun) {
   w.replace(w.server(1), "its optimizer threw");
   w.hear(kNode, Down{w.server(1), "its optimizer threw"});
   BOOST_TEST_REQUIRE(bool(w.all.finished));
-  BOOST_TEST(w.all.finished->failure == "server 1 ended: its optimizer threw; 1 of elastic.max_restarts are used");
+  BOOST_TEST(w.all.finished->failure ==
+             "server 1 ended: its optimizer threw; 1 of elastic.max_restarts = 1 restarts are used, 0 of them for "
+             "workers and 1 for servers");
+}
+
+BOOST_AUTO_TEST_CASE(LossesOfWorkersAndOfServersCountTogetherWhicheverComesFirst) {
+  for (const bool server_first : {false, true}) {
+    World w(kAsync);
+    w.options.servers_recover = true;
+    w.begin();
+    w.replace(server_first ? w.server(0) : w.worker(0));
+    w.join();
+    w.hear(kNode, Down{server_first ? w.worker(0) : w.server(0), "killed"});
+    BOOST_TEST_REQUIRE(bool(w.all.finished));
+    BOOST_TEST(holds(w.all.finished->failure, " ended: killed; 1 of elastic.max_restarts = 1 restarts are used"));
+  }
 }
 
 // ---- the group's verdict ----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Run {
       Hello hello;
       hello.place = n;
       hear({Role::node, kUnassigned, 7 + n}, hello);
-      hear({Role::node, n, 1}, Ready{options.layers, 100, 0, ""});
+      hear({Role::node, n, 1}, Ready{options.layers, options.dealer.train_samples, options.test_samples, ""});
     }
     acknowledge_orders();
     acknowledge_orders();
@@ -277,6 +277,37 @@ BOOST_AUTO_TEST_CASE(UnderShrinkTheRunStopsWhenTheLastWorkersItNeedsLeave) {
   run.hear({Role::node, 1, 1}, Leave{});
   BOOST_TEST(run.core->status().workers_dropped == 1);
   BOOST_TEST(run.core->status().phase != "ended");  // as it would be if it had failed
+}
+
+// Worker 0 gets the piece of worker 1, which is dropped, and its process leaves with both of them.
+BOOST_AUTO_TEST_CASE(AnEvaluationEndsThoughWhoeverTookAPieceOfItIsReplaced) {
+  Run run(kAsync);
+  run.options.on_loss = OnLoss::shrink;
+  run.options.test_samples = 10;
+  run.options.dealer.train_samples = 4;
+  run.options.dealer.epochs = 1;
+  run.over_nodes(3);
+  run.join();
+  for (uint64_t number = 1; number <= 2; ++number)
+    for (WorkerId w = 0; w < 2; ++w) run.hear(run.worker(w), WorkRequest{number});
+  const auto train = run.said<Work>();
+  BOOST_REQUIRE(train.size() == 2u);
+  for (WorkerId w = 0; w < 2; ++w) run.hear(run.worker(w), WorkDone{1, Work::Kind::train, train[w].step, {1, 1, 2}});
+  for (const Work& work : run.said<Work>()) BOOST_REQUIRE((work.kind == Work::Kind::evaluate));
+  run.hear({Role::node, 1, 1}, Leave{});
+  run.hear({Role::node, 0, 1}, Leave{});
+  int64_t evaluated = 0;
+  for (int i = 0; i < 8; ++i) {
+    run.acknowledge_orders();
+    run.join();
+    run.hear(run.worker(0), WorkRequest{static_cast<uint64_t>(i + 1)});
+    for (const Work& work : run.said<Work>()) {
+      BOOST_TEST((work.kind == Work::Kind::evaluate));
+      evaluated += work.range.count;
+      run.hear(run.worker(0), WorkDone{work.number, work.kind, work.step, {1, 1, work.range.count}});
+    }
+  }
+  BOOST_TEST(evaluated == 10);
 }
 
 BOOST_AUTO_TEST_CASE(ARunThatIsStoppedBeforeItBeganWasInterrupted) {

@@ -296,7 +296,7 @@ BOOST_AUTO_TEST_CASE(ServersAreReplacedAsOftenAsTheConfigSays) {
   w.lose(0);
   w.lose(1);
   BOOST_TEST_REQUIRE(w.all.finished.has_value());
-  BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: killed; 1 of elastic.max_restarts are used"));
+  BOOST_TEST(holds(w.all.finished->failure, "server 1 ended: killed; 1 of elastic.max_restarts = 1 restarts are used"));
 }
 
 BOOST_AUTO_TEST_CASE(TheHomeOfAnAllReduceLayerIsNotReplaced) {
@@ -308,6 +308,24 @@ BOOST_AUTO_TEST_CASE(TheHomeOfAnAllReduceLayerIsNotReplaced) {
              "server 0 ended: killed; it was the home of all_reduce layers, of which its workers may hold copies of "
              "different age; what it held since the last checkpoint is gone, and there is none yet: begin anew, with "
              "checkpoint.every_steps for the next time");
+}
+
+// There servers hold all_reduce layers as they hold others.
+BOOST_AUTO_TEST_CASE(OverProcessesTheHomeOfAnAllReduceLayerGoesOnFromTheCheckpoint) {
+  World w(kReduced);
+  w.options.roster.nodes = 1;
+  w.core = CoordinatorCore::make(w.options).value();
+  w.take(w.core->start());
+  w.hear({Role::node, kUnassigned, 7}, Hello{});
+  w.hear(kNode, Ready{w.options.layers, w.options.dealer.train_samples, w.options.test_samples, ""});
+  for (const Spawn& spawn : w.said<Spawn>()) w.hear(kNode, SpawnAck{spawn.who});
+  w.join();
+  w.lose(0);
+  BOOST_TEST(!w.all.finished);
+  BOOST_TEST_REQUIRE(w.asked().size() == 1u);
+  w.take(w.core->reloaded(w.server(0), w.reload_of(0, 0, 0)));
+  BOOST_TEST(w.lost().size() == 1u);
+  BOOST_TEST(w.said<Spawn>().size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(WhereThereIsACheckpointARunThatEndsSaysHowToGoOnFromIt) {

@@ -1,5 +1,6 @@
 #include <boost/test/unit_test.hpp>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -57,6 +58,29 @@ BOOST_AUTO_TEST_CASE(OneThatWasLeftUnderAnotherKernelIsNotTaken) {
       holds(taken.error().message, "the run's coordinator was process 77 on node7, and this is another machine"));
   BOOST_TEST(holds(taken.error().message, "delete " + lab.path));
   BOOST_TEST(lab.text() == left);  // it refuses the next, too
+}
+
+BOOST_AUTO_TEST_CASE(OneOfAKernelThatCannotBeToldIsNotTaken) {
+  for (const auto& [theirs, ours] : {std::pair("", "1234"), {"", ""}, {"1234", ""}}) {
+    const Lab lab;
+    lab.write(cat("77\n", theirs, "\nnode7\n"));
+    const auto taken = RunLock::take(lab.path, ours);
+    BOOST_TEST_REQUIRE(!taken.has_value());
+    BOOST_TEST(holds(taken.error().message, "the run's coordinator was process 77 on node7, and it cannot be told"));
+  }
+}
+
+// As a run that is over does, while others wait to have its place.
+BOOST_AUTO_TEST_CASE(OneWhoseFileWasRemovedBeforeItWasLockedExcludesNobody) {
+  const Lab lab;
+  lab.write("");
+  const FileDescriptor early(::open(lab.path.c_str(), O_RDWR));
+  BOOST_TEST(RunLock::hold(early.get(), lab.path).value());
+  ::unlink(lab.path.c_str());
+  BOOST_TEST(!RunLock::hold(early.get(), lab.path).value());
+  const auto next = RunLock::take(lab.path);
+  BOOST_REQUIRE(next.has_value());
+  BOOST_TEST(!RunLock::hold(early.get(), lab.path).value());  // it locks the file that is no more
 }
 
 BOOST_AUTO_TEST_CASE(AFileThatNamesNobodyIsTaken) {

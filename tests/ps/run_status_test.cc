@@ -34,7 +34,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(ThePersonSeesWhoIsSlowWhatWaitsAndWhoWasRefused) {
-  const std::string text = status_text(status_json(busy()));
+  const std::string text = status_text(status_json(busy())).value();
   BOOST_TEST(holds(text, "running, step 40 of 100, epoch 0, generation 1000002, 2 worker and 0 server restarts, "
                          "0 checkpoints, 1 coordinator restarts\n"), text);
   BOOST_TEST(holds(text, "refused by the coordinator (see the log): 1 garbage, 3 unknown key\n"), text);
@@ -45,20 +45,21 @@ BOOST_AUTO_TEST_CASE(ThePersonSeesWhoIsSlowWhatWaitsAndWhoWasRefused) {
 }
 
 BOOST_AUTO_TEST_CASE(WhatDidNotHappenIsNotSaid) {
-  const std::string text = status_text(status_json(RunStatus{}));
+  const std::string text = status_text(status_json(RunStatus{})).value();
   for (const char* part : {"refused by", "dropped", "failed", "skipped", "coordinator restarts", "lost:", "waits for"})
     BOOST_TEST(!holds(text, part), text);
 }
 
 BOOST_AUTO_TEST_CASE(SomethingElseIsNoStatus) {
-  BOOST_TEST(holds(status_text("{}"), "no status"));
-  BOOST_TEST(holds(status_text("nonsense"), "no status"));
-  BOOST_TEST(status_prometheus("{}").empty());
-  BOOST_TEST(status_prometheus("nonsense").empty());
+  for (const char* other : {"{}", "nonsense", "{\"nodes\": 3}", "[]"})
+    for (const auto& text : {status_text(other), status_prometheus(other)}) {
+      BOOST_TEST_REQUIRE(!text.has_value());
+      BOOST_TEST(holds(text.error().message, "the answer is no status of a run: "));
+    }
 }
 
 BOOST_AUTO_TEST_CASE(ForPrometheusEachMetricIsOneGroupWithItsTypeAndEndsItsLine) {
-  const std::string text = status_prometheus(status_json(busy()));
+  const std::string text = status_prometheus(status_json(busy())).value();
   BOOST_REQUIRE(!text.empty());
   BOOST_TEST(text.back() == '\n');
   std::map<std::string, std::string> types;
@@ -83,15 +84,23 @@ BOOST_AUTO_TEST_CASE(ForPrometheusEachMetricIsOneGroupWithItsTypeAndEndsItsLine)
 }
 
 BOOST_AUTO_TEST_CASE(ForPrometheusTheNumbersAreThoseOfTheStatus) {
-  const std::string text = status_prometheus(status_json(busy()));
+  const std::string text = status_prometheus(status_json(busy())).value();
   for (const char* line :
        {"troupe_phase{phase=\"running\"} 1", "troupe_step 40.0", "troupe_restarts_total{role=\"coordinator\"} 1",
         "troupe_refused_total{node=\"coordinator\",reason=\"unknown key\"} 3",
-        "troupe_node_up{node=\"0\",process=\"host \\\"a\\\":7\"} 1", "troupe_node_up{node=\"1\",process=\"b:8\"} 0",
+        "troupe_node_up{node=\"0\",process=\"host \\\"a\\\":7\"} 1",
         "troupe_worker_compute_seconds{worker=\"1\"} 0.2", "troupe_worker_steps_behind{worker=\"1\"} 3",
         "troupe_queued_bytes{node=\"0\"} 2048", "troupe_slot_placed{role=\"worker\",index=\"1\"} 0",
         "troupe_server_replicated{server=\"0\"} 0", "troupe_lost_updates_total 9"})
     BOOST_TEST(holds(text, line), line << " is not in\n" << text);
+}
+
+BOOST_AUTO_TEST_CASE(ForPrometheusNodesThatAreGoneAreNot) {
+  RunStatus s = busy();
+  s.nodes[0].state = "preparing";
+  const std::string text = status_prometheus(status_json(s)).value();
+  BOOST_TEST(holds(text, "troupe_node_up{node=\"0\",process=\"host \\\"a\\\":7\"} 0"), text);
+  BOOST_TEST(!holds(text, "node=\"1\""), text);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

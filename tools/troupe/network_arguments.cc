@@ -50,10 +50,10 @@ std::vector<std::string> transport_settings(const ps::NetworkSection& network) {
   ps::RunConfig config, defaults;
   config.network = network;
   std::vector<std::string> settings;
-  for (const char* key : {"network.shared_memory", "network.max_message_bytes", "network.queue_bytes"}) {
-    const ps::Setting& setting = *ps::find_setting(key);
+  for (const ps::Setting& setting : ps::all_settings()) {
+    if (setting.table() != "network" || setting.scope != ps::Scope::process) continue;
     const std::string value = ps::value_text(setting, config);
-    if (value != ps::value_text(setting, defaults)) settings.push_back(cat(key, "=", value));
+    if (value != ps::value_text(setting, defaults)) settings.push_back(cat(setting.key, "=", value));
   }
   return settings;
 }

@@ -68,10 +68,10 @@ class Leaver {
   NodeRun* run_ = nullptr;
 };
 
-/// The config that this host has, if it has one.
+/// The config that this host has, if it has one: the run's counts, but for what each process has for itself.
 struct OwnConfig {
   std::string hash;  ///< empty: it has none
-  ps::NetworkSection network;
+  ps::RunConfig config;
 };
 
 /// Without CONFIG only what the transport is opened with can be said, before the run's config is known.
@@ -79,7 +79,7 @@ Result<OwnConfig> own_config(const ConfigArguments& arguments) {
   if (!arguments.path.empty()) {
     const auto own = load(arguments);
     if (!own) return tl::unexpected(own.error());
-    return OwnConfig{ps::config_hash(own->config), own->config.network};
+    return OwnConfig{ps::config_hash(own->config), own->config};
   }
   ps::ConfigInput input;
   input.overrides = arguments.overrides;
@@ -91,7 +91,7 @@ Result<OwnConfig> own_config(const ConfigArguments& arguments) {
     if (name.starts_with("TROUPE_NETWORK__")) input.environment[name] = value;
   const auto own = ps::load_config(input);
   if (!own) return tl::unexpected(own.error());
-  return OwnConfig{"", own->config.network};
+  return OwnConfig{"", own->config};
 }
 
 /// The transport is open before the run's config comes, and keeps what it was opened with.
@@ -126,12 +126,13 @@ struct NodeTrace {
   }
 };
 
-Result<ClusterParts> prepare(const ps::Welcome& welcome, NodeTrace& trace) {
+Result<ClusterParts> prepare(const ps::Welcome& welcome, const ps::RunConfig& own, NodeTrace& trace) {
   ps::ConfigInput input;
   input.file_name = "the run's config";
   input.file_text = welcome.config;
   auto config = ps::load_config(input);
   if (!config) return tl::unexpected<Error>(config.error());
+  ps::keep_own(config->config, own);
   auto blueprint = Blueprint::make(*config, true);
   if (!blueprint) return tl::unexpected<Error>(blueprint.error());
   ClusterParts parts = (*blueprint)->parts();
@@ -162,7 +163,7 @@ int node(const NodeArguments& arguments) {
     if (const auto bound = launch::bind_to_core(*arguments.core); !bound) return report(bound.error());
   const auto own = own_config(arguments.config);
   if (!own) return report(own.error());
-  auto options = network_options(arguments.network, "node", own->network);
+  auto options = network_options(arguments.network, "node", own->config.network);
   if (!options) return report(options.error());
   options->home = full_address(arguments.join);
   options->on_refused = [](const ps::Refusal& refusal) {
@@ -180,7 +181,7 @@ int node(const NodeArguments& arguments) {
   parts.config_hash = own->hash;
   parts.give_up = std::chrono::seconds(arguments.give_up_s);
   const auto welcomed = std::make_shared<std::atomic<bool>>(false);
-  parts.welcomed = [network, welcomed, settings = transport_settings(own->network)](const ps::Welcome& welcome) {
+  parts.welcomed = [network, welcomed, settings = transport_settings(own->config.network)](const ps::Welcome& welcome) {
     *welcomed = true;
     warn_of_others(settings, welcome.config);
     network->set_run(welcome.run);
@@ -203,7 +204,9 @@ int node(const NodeArguments& arguments) {
     return beat;
   };
   const auto trace = std::make_shared<NodeTrace>();
-  parts.prepare = [trace](const ps::Welcome& welcome) { return prepare(welcome, *trace); };
+  parts.prepare = [trace, config = own->config](const ps::Welcome& welcome) {
+    return prepare(welcome, config, *trace);
+  };
 
   Leaver leaver;
   Interrupts interrupts([&leaver] { leaver.leave(); });

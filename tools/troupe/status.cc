@@ -65,10 +65,11 @@ std::shared_ptr<AskArguments> add_ask(CLI::App& command) {
 int show(const AskArguments& arguments, const ps::Message& question) {
   const auto answer = ask(arguments, question);
   if (!answer) return report(answer.error());
-  std::cout << (arguments.json         ? *answer + "\n"
-                : arguments.prometheus ? ps::status_prometheus(*answer)
-                                       : ps::status_text(*answer))
-            << std::flush;
+  const Result<std::string> text = arguments.json         ? *answer + "\n"
+                                   : arguments.prometheus ? ps::status_prometheus(*answer)
+                                                          : ps::status_text(*answer);
+  if (!text) return report(text.error());
+  std::cout << *text << std::flush;
   return kOk;
 }
 
