@@ -483,8 +483,8 @@ BOOST_AUTO_TEST_CASE(AProcessThatEndsWhileItBeginsAnewLeavesTheOldOrTheNew) {
   BOOST_TEST(news > 1);
 }
 
-// What is appended is not written through one by one. The image, which stands for all that goes when it has its name, may
-// not be lost to a power failure.
+// What is appended is not written through one by one. The image, which stands for all that goes once it has its name,
+// may not be lost to a power failure.
 BOOST_AUTO_TEST_CASE(AJournalThatHasBegunAnewOutlivesItsMachine) {
   const auto core = CoordinatorCore::make(kOptions).value();
   for (const auto kept : {MemoryDisk::Kept::none, MemoryDisk::Kept::some, MemoryDisk::Kept::zeros})
