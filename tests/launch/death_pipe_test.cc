@@ -19,6 +19,7 @@ Ending end_after(Words words) {
   auto child = Child::start({words}).value();
   BOOST_REQUIRE(Lab::eventually([&] { return ::access((folder / "up").c_str(), F_OK) == 0; }));
   child.let_go();
+  BOOST_REQUIRE(Lab::eventually([&] { return !Lab::runs(child.pid()); }));  // reap() would end it
   return ending_of(child);
 }
 
