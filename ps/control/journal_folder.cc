@@ -37,10 +37,11 @@ Result<std::shared_ptr<JournalFolder>> JournalFolder::open(std::shared_ptr<FileO
   const auto names = journal->segments();
   if (!names) return tl::unexpected<Error>(names.error());
   if (names->empty()) return fail(ErrorKind::missing, cat(folder, " holds no journal"));
-  const auto bytes = journal->bytes_of(names->front());
+  const std::string& first = (*names)[journal->first_needed(*names)];
+  const auto bytes = journal->bytes_of(first);
   if (!bytes) return tl::unexpected<Error>(bytes.error());
   auto begin = JournalReader(*bytes).begin();
-  if (!begin) return fail(join_path(folder, names->front()), begin.error());
+  if (!begin) return fail(join_path(folder, first), begin.error());
   journal->head_ = std::move(begin->head);
   return journal;
 }

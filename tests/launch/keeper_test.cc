@@ -224,6 +224,13 @@ BOOST_AUTO_TEST_CASE(TheGraceTimeOfAnInterruptIsBounded) {
   BOOST_TEST(run.tick(5100) == "kill c, kill 0");
 }
 
+BOOST_AUTO_TEST_CASE(AnInterruptAfterTheEndPutsNothingOff) {
+  Run run(options(1));
+  run.ended(kCoordinator, by_exit(0), 1000);
+  run.keeper.interrupted(Moment{1050});
+  BOOST_TEST(run.tick(1200) == "kill 0");
+}
+
 BOOST_AUTO_TEST_CASE(AnInterruptedRunThatCouldNotSaveFails) {
   Run run(options(0));
   run.keeper.interrupted(Moment{100});

@@ -240,4 +240,15 @@ BOOST_AUTO_TEST_CASE(AKilledLauncherLeavesNobody) {
   for (const char* name : {"up", "deaf", "untied", "stopped"}) BOOST_TEST(lab.eventually_gone(name), name);
 }
 
+BOOST_AUTO_TEST_CASE(AKilledLauncherLeavesNoOffspringOfWhomItsGuardEnds) {
+  Lab lab;
+  lab.coordinator({"death:3", "pid:@up", "forever"});
+  lab.node({"offspring:@child", "pid:@untied", "forever"});
+  const pid_t launcher = lab.start();
+  for (const char* name : {"up", "untied", "child"}) BOOST_REQUIRE(lab.pid_in(name) > 0);
+  ::kill(launcher, SIGKILL);
+  BOOST_TEST(lab.wait(launcher) == 137);
+  BOOST_TEST(lab.eventually_gone("child"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+
 #include <troupe/ps/control/coordinator_core.h>
 
 using namespace troupe;
@@ -31,8 +33,8 @@ class Run {
     take(core->start());
     for (const Endpoint& who : everybody()) hear(kNode, SpawnAck{who});
   }
-  /// Over nodes that hold everything, with replicas: up to where these are equal to their servers.
-  void over_nodes(uint32_t nodes) {
+  /// Over nodes that hold everything, with replicas: up to where these are equal to their servers, or not yet.
+  void over_nodes(uint32_t nodes, bool synced = true) {
     options.roster.nodes = nodes;
     options.replicas = true;
     options.servers_recover = false;
@@ -45,7 +47,8 @@ class Run {
     }
     acknowledge_orders();
     acknowledge_orders();
-    for (ServerId s = 0; s < options.layout.servers; ++s) hear({Role::replica, s, 1}, Synced{{Role::server, s, 1}});
+    for (ServerId s = 0; s < options.layout.servers && synced; ++s)
+      hear({Role::replica, s, 1}, Synced{{Role::server, s, 1}});
   }
   void acknowledge_orders() {
     for (const Spawn& order : said<Spawn>()) hear({Role::node, 0, 1}, SpawnAck{order.who});
@@ -108,6 +111,17 @@ BOOST_AUTO_TEST_CASE(AGenerationNeverChangesItsMembers) {
   BOOST_TEST(next[0].generation == 2u);
   BOOST_TEST(next[0].workers[0] == 2u);
   BOOST_TEST(next[0].rebase.has_value());  // nobody has begun
+}
+
+BOOST_AUTO_TEST_CASE(AnAcknowledgementOfAnOlderGenerationCountsForNothing) {
+  Run run(kSync);
+  run.spawn();
+  run.sent.clear();
+  const Generation now = run.core->membership().generation;
+  run.take(run.core->handle({run.server(), kCoordinator, now - 1, MembershipAck{}}));
+  BOOST_TEST(run.said<Membership>().empty());
+  run.hear(run.server(), MembershipAck{});
+  BOOST_TEST(run.said<Membership>().size() == 2u);  // to both workers
 }
 
 BOOST_AUTO_TEST_CASE(NothingIsDealtWhileAGenerationBegins) {
@@ -236,6 +250,29 @@ BOOST_AUTO_TEST_CASE(AServerLostTogetherWithItsReplicaEndsTheRun) {
   BOOST_REQUIRE(lost.finished.has_value());
   // Node 0 is lost first: it holds server 1, whose replica is on node 1.
   BOOST_TEST(lost.finished->failure.find("server 1 ended") == 0u, lost.finished->failure);
+}
+
+BOOST_AUTO_TEST_CASE(AReplicaThatHasNotCaughtUpDoesNotTakeOver) {
+  Run run(kAsync);
+  run.over_nodes(2, false);
+  const Envelope down{{Role::node, 1, 1}, kCoordinator, run.core->membership().generation, Down{run.server(), "test"}};
+  const auto lost = run.core->handle(down);
+  BOOST_REQUIRE(lost.finished.has_value());
+  BOOST_TEST(lost.finished->failure.find("its replica had not caught up") != std::string::npos, lost.finished->failure);
+}
+
+BOOST_AUTO_TEST_CASE(AServerMovesOnceItsCopyIsWhole) {
+  Run run(kAsync);
+  run.over_nodes(3, false);
+  const auto moved = [&] {
+    return std::ranges::any_of(run.said<Spawn>(), [](const Spawn& order) { return order.takes_over.has_value(); });
+  };
+  run.hear({Role::node, 2, 1}, Leave{});  // which holds the server
+  BOOST_TEST(!moved());
+  BOOST_TEST(run.server().incarnation == 1u);
+  run.hear({Role::replica, 0, 1}, Synced{run.server()});
+  BOOST_TEST(moved());
+  BOOST_TEST(run.server().incarnation == 2u);
 }
 
 // All nodes want to leave while a server moves: its replica cannot take over anywhere else.

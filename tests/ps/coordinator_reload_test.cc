@@ -151,6 +151,36 @@ BOOST_AUTO_TEST_CASE(AServerThatIsLostAgainAndGoesBackFurtherLosesWhatLiesBetwee
   BOOST_TEST((w.updates_lost() == std::vector<int64_t>{1, 3}));
 }
 
+// The newest checkpoint could not be read the first time.
+BOOST_AUTO_TEST_CASE(AServerThatIsLostAgainAndGoesBackLessFarLosesNothingMore) {
+  for (const auto& [policy, lost] : {std::pair(kSync, 3), std::pair(kAsync, 6)}) {  // steps, and pushes of two workers
+    World w(policy);
+    w.options.max_restarts = 5;
+    w.options.checkpoint_every_steps = 2;
+    w.options.dealer.epochs = 2;
+    w.begin();
+    uint64_t number = 1;
+    const auto steps = [&](int count) {
+      for (; count > 0; --count, ++number) {
+        const auto a = w.ask(0, number), b = w.ask(1, number);
+        BOOST_REQUIRE(a && b);
+        w.finish(0, *a), w.finish(1, *b);
+      }
+    };
+    const auto checkpoint = [&] {
+      BOOST_REQUIRE(!w.ask(0, number) && !w.ask(1, number));
+      w.answer_snapshots();
+      w.take(w.core->checkpoint_written({}));
+    };
+    steps(2), checkpoint();
+    steps(2), checkpoint();
+    steps(1);
+    w.lose_and_reload(2);
+    w.lose_and_reload(4);
+    BOOST_TEST((w.updates_lost() == std::vector<int64_t>{lost, 0}));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ACheckpointAfterALossLacksWhatWasLostAndItIsNotCountedAgain) {
   World w(kSync);
   w.options.max_restarts = 5;

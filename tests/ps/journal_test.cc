@@ -483,6 +483,24 @@ BOOST_AUTO_TEST_CASE(AProcessThatEndsWhileItBeginsAnewLeavesTheOldOrTheNew) {
   BOOST_TEST(news > 1);
 }
 
+// What is appended is not written through one by one. The image, which stands for all that goes once it has its name,
+// may not be lost to a power failure.
+BOOST_AUTO_TEST_CASE(AJournalThatHasBegunAnewOutlivesItsMachine) {
+  const auto core = CoordinatorCore::make(kOptions).value();
+  for (const auto kept : {MemoryDisk::Kept::none, MemoryDisk::Kept::some, MemoryDisk::Kept::zeros})
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      auto disk = std::make_shared<MemoryDisk>();
+      Random random(seed);
+      const auto journal = JournalFolder::create(disk, kFolder, some_head()).value();
+      BOOST_REQUIRE(journal->append(link(1)).has_value());
+      BOOST_REQUIRE(journal->begin_anew(*core).has_value());
+      disk->restart(kept, random);
+      const auto after = JournalFolder::open(disk, kFolder);
+      BOOST_TEST_REQUIRE(after.has_value(), seed);
+      BOOST_TEST((*after)->replay(kOptions).has_value(), seed);
+    }
+}
+
 BOOST_AUTO_TEST_CASE(AJournalBeginsAnewWhenItIsLong) {
   auto disk = std::make_shared<MemoryDisk>();
   const auto core = CoordinatorCore::make(kOptions).value();

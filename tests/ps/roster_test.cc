@@ -185,6 +185,17 @@ BOOST_AUTO_TEST_CASE(ANewProcessInAPlaceMeansThatTheOldOneIsGone) {
   BOOST_TEST(std::get<Welcome>(out.say[0].second).node.incarnation == node.incarnation + 1);
 }
 
+BOOST_AUTO_TEST_CASE(WhosePlaceAnotherTookIsToldToEndAndHoldsNobodysLease) {
+  World w(1);
+  const Endpoint first = w.join(0, 1), second = w.join(0, 2);
+  w.tick_at(900);
+  BOOST_TEST(holds(rejection(w.hear(first, Heartbeat{})), "goes on without this process"));
+  BOOST_TEST(!w.hear(first, Leave{true}).lost.size());
+  const auto late = w.tick_at(1001).lost;
+  BOOST_REQUIRE(late.size() == 1);
+  BOOST_TEST(late[0].first == second);
+}
+
 BOOST_AUTO_TEST_CASE(WhoeverWasTakenForDeadIsToldToEnd) {
   World w(1);
   const Endpoint node = w.join(0, 1);

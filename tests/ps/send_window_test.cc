@@ -55,4 +55,18 @@ BOOST_AUTO_TEST_CASE(NoneGrowsForEver) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(WhoWantsItIsRungForOnceAsSoonAsItIsOpen) {
+  const auto rung = bell();
+  SendWindow window(kWidth, rung);
+  fill(window);
+  window.want();
+  BOOST_TEST(!rung->answer());
+  window.give_back(1);
+  BOOST_TEST(rung->answer());
+  window.give_back(1);  // which nobody waits for
+  BOOST_TEST(!rung->answer());
+  window.want();  // open as it is
+  BOOST_TEST(rung->answer());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

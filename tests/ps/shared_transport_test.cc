@@ -24,17 +24,22 @@ namespace {
 const Endpoint kServer{Role::server, 0, 1};
 const Endpoint kWorker{Role::worker, 0, 1};
 
-Routes routes(const NodeAddress& worker, const NodeAddress& server) {
-  return routes_of({{worker, {kWorker}}, {server, {kServer}}});
+Routes routes(const NodeAddress& worker, const NodeAddress& server, uint64_t version = 1) {
+  return routes_of({{worker, {kWorker}}, {server, {kServer}}}, version);
 }
 
-/// A process that gives back what its server gets, once it is told where the worker is; then it tells "ready".
-void echo(const NetworkOptions& options, Mail& worker_address, int channel) {
+/// A process that gives back what its server gets, once it is told where the worker is; then it tells "ready". A keeper
+/// keeps what it gets as well.
+void echo(const NetworkOptions& options, Mail& worker_address, int channel, bool keeps = false) {
+  Inbox kept;
   auto transport = open(options);
   NodeAddress worker = transport->address();  // of the same host
   const auto text = worker_address.take<std::array<char, 200>>();
   worker.address = text.data();
-  transport->attach(kServer, [&](EnvelopePtr e) { transport->send({e->to, e->from, e->generation, e->body}); });
+  transport->attach(kServer, [&, keep = kept.sink()](EnvelopePtr e) {
+    transport->send({e->to, e->from, e->generation, e->body});
+    if (keeps) keep(std::move(e));
+  });
   transport->set_self(1);
   transport->set_routes(routes(worker, transport->address()));
   ChildProcess::tell(channel, "ready");
@@ -43,20 +48,24 @@ void echo(const NetworkOptions& options, Mail& worker_address, int channel) {
 
 /// The worker's side, and the process that echoes.
 struct Pair {
-  explicit Pair(NetworkOptions worker = {}, NetworkOptions server = {})
-      : child([&](int channel) {
+  explicit Pair(NetworkOptions worker = {}, NetworkOptions server = {}, bool server_keeps = false)
+      : child([&, server_keeps](int channel) {
           server.listen = "ipc://" + folder / "server";
-          echo(server, mail, channel);
+          echo(server, mail, channel, server_keeps);
         }),
         transport((worker.listen = "ipc://" + folder / "worker", open(worker))) {
     tell_address(mail);
     child.line();  // what comes to a server that is not there yet is dropped
     transport->attach(kWorker, inbox.sink());
+    transport->set_self(0);
+    connect(1);
+  }
+  void connect(uint64_t version) {
     NodeAddress there = transport->address();
     there.address = "ipc://" + folder / "server";
-    transport->set_self(0);
-    transport->set_routes(routes(transport->address(), there));
+    transport->set_routes(routes(transport->address(), there, version));
   }
+  void disconnect(uint64_t version) { transport->set_routes({version, {}, {}}); }
   void tell_address(Mail& to) {
     std::array<char, 200> text{};
     transport->address().address.copy(text.data(), text.size() - 1);
@@ -82,6 +91,15 @@ Push push_of(int64_t count) {
   Push push;
   push.samples = 1;
   push.gradients = {ramp(count)};
+  return push;
+}
+
+/// A gradient that may be lent.
+Push push_to_lend(int64_t count) {
+  Push push = push_of(count);
+  Tensor gradient = Tensor::to_lend(push.gradients[0].shape());
+  std::memcpy(gradient.raw(), push.gradients[0].raw(), gradient.bytes());
+  push.gradients = {std::move(gradient)};
   return push;
 }
 
@@ -127,15 +145,30 @@ BOOST_AUTO_TEST_CASE(ALargeTensorIsLentToItsReceiverAndComesBack) {
   Pair pair;
   BOOST_TEST(pair.exchange(Pull{}));
   BOOST_REQUIRE(eventually([&] { return pair.shared(); }));
-  Push push = push_of(1 << 18);
-  Tensor gradient = Tensor::to_lend(push.gradients[0].shape());
-  std::memcpy(gradient.raw(), push.gradients[0].raw(), gradient.bytes());
-  push.gradients = {std::move(gradient)};
+  const Push push = push_to_lend(1 << 18);
   BOOST_TEST(pair.exchange(push));
   BOOST_TEST(push.gradients[0].buffer().use_count() > 1);  // not copied
   BOOST_TEST(eventually([&] {  // what comes back is seen when something is sent
     return pair.exchange(Pull{}) && push.gradients[0].buffer().use_count() == 1;
   }));
+}
+
+// A receiver that keeps what it borrows and whose connection breaks again and again would else have all the memory.
+BOOST_AUTO_TEST_CASE(WhatEarlierConnectionsLentBoundsWhatIsLentInAll) {
+  Pair pair({.shared_bytes = 1 << 20}, {.shared_bytes = 1 << 20}, true);
+  BOOST_TEST(pair.exchange(Pull{}));
+  BOOST_REQUIRE(eventually([&] { return pair.shared(); }));
+  const Push kept = push_to_lend(1 << 19);
+  BOOST_TEST(pair.exchange(kept));
+  pair.disconnect(2);
+  BOOST_TEST(eventually([&] { return SharedHeap::of_this_process()->take_back() > 1 << 20; }));
+  pair.connect(3);
+  BOOST_TEST(pair.exchange(Pull{}));
+  BOOST_REQUIRE(eventually([&] { return pair.shared(); }));
+  const Push another = push_to_lend(1 << 18);  // as large as the ring, which lends one of any size
+  BOOST_TEST(pair.exchange(another));
+  BOOST_TEST(eventually([&] { return another.gradients[0].buffer().use_count() == 1; }));  // the socket's, and gone
+  BOOST_TEST(kept.gradients[0].buffer().use_count() > 1);
 }
 
 BOOST_AUTO_TEST_CASE(WhatTheRingHasNoRoomForGoesThroughTheSocket) {
