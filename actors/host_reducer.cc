@@ -217,6 +217,19 @@ struct Shared {
     return place;
   }
 
+  Status fetch(ps::Fetch task, const Report& report) {
+    auto copies = own_stream();
+    if (!copies) return tl::unexpected<Error>(copies.error());
+    for (auto& [layer, state] : task.layers) {
+      Tensor host = empty_on_host(*parts.backend, state.values.shape());
+      (*copies)->copy(state.values, host);
+      state.values = std::move(host);
+    }
+    TROUPE_TRY((*copies)->wait());
+    report(FetchDone{std::move(task.layers)});
+    return {};
+  }
+
   Status leave(const Report& report) {
     group.reset();
     for (const ps::Bucket& bucket : std::exchange(kept, {})) TROUPE_TRY(answer_alone(bucket, report));
@@ -263,6 +276,10 @@ class HostReducer final : public Reducer {
     const std::string what = cat("weights of step ", task.step, " for the devices of this host");
     submit(what, std::move(report),
            [task = std::move(task)](Shared& shared, const Report& report) { return shared.broadcast(task, report); });
+  }
+  void fetch(ps::Fetch task, Report report) override {
+    submit("weights for host memory", std::move(report),
+           [task = std::move(task)](Shared& shared, const Report& report) { return shared.fetch(task, report); });
   }
   void abort(const std::string& reason) override { shared_->exit.leave(reason); }
 

@@ -43,7 +43,7 @@ void WorkerCore::regroup(Effects& out) {
   if (options_.device.empty()) return;
   if (host_.phase == HostGroup::Phase::joining || host_.phase == HostGroup::Phase::joined)
     out.tasks.push_back(LeaveGroup{});
-  read_again();
+  keep_given(out);
   // Said again by everybody for themselves: a sum may cover who has been faster.
   for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
@@ -263,9 +263,10 @@ bool WorkerCore::take_given(LayerId layer) {
   return true;
 }
 
-// The group is no more, and the step that waits may be computed without one. What follows a push of this worker's own
-// is pulled behind that, and what a step that has not begun needs when it begins.
-void WorkerCore::read_again() {
+// The group is no more, and the step that waits may be computed without one. The lowest has in host memory what it gave.
+// What follows a push of this worker's own is pulled behind that, and what a step that has not begun needs when it
+// begins.
+void WorkerCore::keep_given(Effects& out) {
   if (!host_step_) return;
   const Step step = host_step_->work.step + 1;
   const std::map<LayerId, Tensor> given = std::exchange(host_step_->next, {});
@@ -273,13 +274,22 @@ void WorkerCore::read_again() {
   Running& now = newest();
   if (now.work.kind != Work::Kind::train || now.work.step != step) return;
   for (const auto& [layer, values] : given) {
+  Fetch fetch;
     if (layer >= now.forwarded) continue;
+    if (!is_root()) {
+      now.kept[layer] = {};
+      SliceState& state = fetch.layers.emplace_back(layer, SliceState{}).second;
+      state.values = values;
+    }
     now.weights[layer] = {};
     now.again.insert(layer);
   }
   for (const Parcel& parcel : layout().parcels) {
+  if (!fetch.layers.empty()) out.tasks.push_back(std::move(fetch));
+  const auto is_missing = [&](SliceId slice) { return !now.kept.contains(layout().slices[slice].layer); };
     ParcelState& state = parcels_[parcel.id];
-    if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0)
+    if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0 &&
+        std::ranges::any_of(parcel.slices, is_missing))
       state.pulling = Pull{parcel.id, step, next_ticket_++, {}};  // said with everything else that is not answered
   }
 }

@@ -241,6 +241,21 @@ BOOST_AUTO_TEST_CASE(WeightsThatAreReadAreNotWritten) {
 }
 
 BOOST_AUTO_TEST_CASE(WhoeverWaitsForWeightsIsWokenByLeavingAndGetsNone) {
+BOOST_AUTO_TEST_CASE(WhatHasBeenGivenComesToHostMemoryWhenTheGroupHasEnded) {
+  Host host(2);
+  host.begin(1, 0);
+  const Tensor given = host.give(1, 1, 7)[1];
+  for (size_t w = 0; w < 2; ++w) host.members[w]->leave_group(host.report(w));
+  ps::Fetch fetch;
+  fetch.layers.emplace_back(0, ps::SliceState{}).second.values = given;
+  host.members[1]->fetch(fetch, host.report(1));
+  const auto done = host.next<FetchDone>(1);
+  BOOST_TEST_REQUIRE(done.layers.size() == 1u);
+  const Tensor values = done.layers[0].second.values;
+  BOOST_TEST((values.device().kind == DeviceKind::cpu));
+  BOOST_TEST(values.data<float>()[kCount - 1] == 7.f);
+}
+
   for (const size_t lost : {0u, 1u}) {
     Host host(2);
     const size_t left = 1 - lost;
