@@ -86,7 +86,8 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
   }
   host_.phase = HostGroup::Phase::joining;
   JoinGroup join{membership_.generation, static_cast<int>(self - answer.members.begin()),
-                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, group_plan()};
+                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, group_plan(), host_buckets_,
+                 host_units_};
   out.tasks.push_back(std::move(join));
 }
 
@@ -273,20 +274,20 @@ void WorkerCore::keep_given(Effects& out) {
   if (running_.empty() || newest().computes) return;
   Running& now = newest();
   if (now.work.kind != Work::Kind::train || now.work.step != step) return;
-  for (const auto& [layer, values] : given) {
   Fetch fetch;
-    if (layer >= now.forwarded) continue;
+  for (const auto& [layer, values] : given) {
     if (!is_root()) {
       now.kept[layer] = {};
       SliceState& state = fetch.layers.emplace_back(layer, SliceState{}).second;
       state.values = values;
     }
+    if (layer >= now.forwarded) continue;
     now.weights[layer] = {};
     now.again.insert(layer);
   }
-  for (const Parcel& parcel : layout().parcels) {
   if (!fetch.layers.empty()) out.tasks.push_back(std::move(fetch));
   const auto is_missing = [&](SliceId slice) { return !now.kept.contains(layout().slices[slice].layer); };
+  for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
     if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0 &&
         std::ranges::any_of(parcel.slices, is_missing))

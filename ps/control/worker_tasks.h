@@ -85,6 +85,7 @@ struct JoinGroup {
   std::string id;
   Step first = 0;
   uint64_t plan = 0;           ///< GroupSeat's: of sums and broadcasts
+  std::vector<std::vector<LayerId>> summed = {}, given = {};  ///< layers of each sum, of each broadcast
 };
 /// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this worker's
 /// own gradients, those that have been summed as well. A Broadcast that has not been answered is not any more.
