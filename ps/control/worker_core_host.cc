@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/buckets.h>
 #include <troupe/ps/param/combined_push.h>
@@ -85,8 +86,9 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
     return;
   }
   host_.phase = HostGroup::Phase::joining;
+  const Step first = std::max(computed_ + 1, number_from<Step>(answer.device).value_or(0));
   JoinGroup join{membership_.generation, static_cast<int>(self - answer.members.begin()),
-                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, group_plan(), host_buckets_,
+                 static_cast<int>(answer.members.size()), answer.id, first, group_plan(), host_buckets_,
                  host_units_};
   out.tasks.push_back(std::move(join));
 }
