@@ -15,7 +15,8 @@ REPLICATION = "ps/control/replicated_store.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
 CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
 BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
-MEMBERSHIP = "ps/control/coordinator_membership.cc"
+MEMBERSHIP, HOST = "ps/control/coordinator_membership.cc", "ps/control/worker_core_host.cc"
+COLLECTIVE = "ps/control/coordinator_collective.cc"
 RELOAD, RELOADED = "ps/control/coordinator_reload.cc", "ps/param/reloaded_image.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -140,6 +141,38 @@ BUGS = {
     "late_pull_taken": [
         (WORKER, "parcel.pulling->ticket != reply.ticket",
          '(parcel.pulling->ticket != reply.ticket && !bug("late_pull_taken"))')],
+    # A sum of a host is said again in a new generation, in which everybody pushes alone.
+    "sum_said_again": [
+        (HOST, "const auto covers = [&](const Push& push) { return !covered_by(push, parcel.slices.size()).empty(); };",
+         'const auto covers = [&](const Push& push) {\n'
+         '      return !bug("sum_said_again") && !covered_by(push, parcel.slices.size()).empty();\n    };')],
+    # A sum of a group that has ended is pushed all the same.
+    "ended_groups_sum_pushed": [
+        (HOST, "if (!sum.alone && host_step_->generation != membership_.generation) return out;",
+         'if (!sum.alone && host_step_->generation != membership_.generation && !bug("ended_groups_sum_pushed"))\n'
+         '    return out;')],
+    # A member whose gradients are in a sum is not among those whom it covers.
+    "member_not_covered": [
+        (HOST, "cover(push, std::span(host_step_->members).subspan(1));",
+         'cover(push, std::span(host_step_->members).subspan(bug("member_not_covered") ? 2 : 1));')],
+    # The members of a host are given weights of the step before.
+    "old_weights_given": [
+        (HOST, "parts.push_back({i, slice.begin, reply->second.values[s]});",
+         'parts.push_back({i, slice.begin, reply->second.values[s]}), bug("old_weights_given") && !running_.empty() &&\n'
+         '              newest().work.step < step && newest().weights[layers[i]]\n'
+         '              ? void(parts.back().values = newest().weights[layers[i]].view(slice.begin, {slice.count()}))\n'
+         '              : void();')],
+    # What a group that has ended gave is read again, though the forward pass has been.
+    "given_read_again": [
+        (HOST, "    if (!is_root()) {\n", '    if (!is_root() && !bug("given_read_again")) {\n')],
+    # A step that a worker may have pushed before it was started again is in a sum of its host.
+    "repeated_step_summed": [
+        (COLLECTIVE, "if (membership_.workers[x] > 1) first = ",
+         'if (membership_.workers[x] > 1 && !bug("repeated_step_summed")) first = ')],
+    # So is one whose verdict waits for all to have done it.
+    "lost_step_summed": [
+        (COLLECTIVE, "first = std::max(first, back.since);",
+         'first = std::max(first, bug("lost_step_summed") ? 0 : back.since);')],
     # A stage of an asynchronous pipeline computes with the newest version that it has, not with the schedule's.
     "newest_version": [
         (WORKER, "const PullReply& reply = parcels_[parcel].arrived.at(version);",
