@@ -36,6 +36,8 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   mine.device = said.device;
   mine.joined = mine.joined || said.joined;
   if (said.joined) return send(out, envelope.from, CollectiveId{"", members, "", true});
+  // Somebody moves, or is started again: members are about to be others, who are no group with that id.
+  if (!spawning_.empty() || !homeless_.empty()) return;
   const bool news = mine.id.empty() && !said.id.empty() && members.front() == w;
   if (mine.id.empty()) mine.id = said.id;
   for (const WorkerId x : members)

@@ -122,6 +122,17 @@ BOOST_AUTO_TEST_CASE(AGroupBeginsBehindWhatAWorkerWasDealtThatIsStartedAgain) {
   for (const CollectiveId& answer : answers) BOOST_TEST(answer.device == "2");
 }
 
+// The members that the id is for may be others by then.
+BOOST_AUTO_TEST_CASE(NobodyGetsAnIdWhileAWorkerIsStartedElsewhere) {
+  World w({"a", "a"});
+  w.say(0);
+  w.say(1);
+  w.answers();
+  w.hear({Role::node, 1, 1}, Down{w.worker(1), "killed"});
+  w.say(0, "key");
+  BOOST_TEST(w.answers() == "");
+}
+
 BOOST_AUTO_TEST_CASE(WhoeverHasJoinedIsAnswered) {
   World w({"a", "a"});
   w.say(0);
