@@ -146,22 +146,18 @@ BUGS = {
         (HOST, "const auto covers = [&](const Push& push) { return !covered_by(push, parcel.slices.size()).empty(); };",
          'const auto covers = [&](const Push& push) {\n'
          '      return !bug("sum_said_again") && !covered_by(push, parcel.slices.size()).empty();\n    };')],
-    # A sum of a group that has ended is pushed all the same.
-    "ended_groups_sum_pushed": [
-        (HOST, "if (!sum.alone && host_step_->generation != membership_.generation) return out;",
-         'if (!sum.alone && host_step_->generation != membership_.generation && !bug("ended_groups_sum_pushed"))\n'
-         '    return out;')],
     # A member whose gradients are in a sum is not among those whom it covers.
     "member_not_covered": [
         (HOST, "cover(push, std::span(host_step_->members).subspan(1));",
          'cover(push, std::span(host_step_->members).subspan(bug("member_not_covered") ? 2 : 1));')],
-    # The members of a host are given weights of the step before.
+    # The members of a host compute with the weights that they were given for the step before.
     "old_weights_given": [
-        (HOST, "parts.push_back({i, slice.begin, reply->second.values[s]});",
-         'parts.push_back({i, slice.begin, reply->second.values[s]}), bug("old_weights_given") && !running_.empty() &&\n'
-         '              newest().work.step < step && newest().weights[layers[i]]\n'
-         '              ? void(parts.back().values = newest().weights[layers[i]].view(slice.begin, {slice.count()}))\n'
-         '              : void();')],
+        (HOST, "  host_step_.reset();\n  if (host_.phase",
+         '  const auto old = bug("old_weights_given") && host_step_ ? host_step_->next : std::map<LayerId, Tensor>{};\n'
+         '  host_step_.reset();\n  if (host_.phase'),
+        (HOST, "HostStep{work, membership_.generation, host_.members, {}, 0, {}};",
+         'HostStep{work, membership_.generation, host_.members, {}, 0, old};'),
+    ],
     # What a group that has ended gave is read again, though the forward pass has been.
     "given_read_again": [
         (HOST, "    if (!is_root()) {\n", '    if (!is_root() && !bug("given_read_again")) {\n')],

@@ -169,6 +169,7 @@ void HostGroups::join(const std::shared_ptr<Member>& m, const ps::JoinGroup& tas
 /// All that it waited for is there.
 void HostGroups::answer(const std::shared_ptr<Member>& m, Task how) {
   m->waits = false;
+  if (random_.chance(0.2)) m->free_us = agenda_.now_us + static_cast<int64_t>(random_.below(20'000));
   later(m, [this, how = std::move(how)](const std::shared_ptr<Member>& it) {
     how(it);
     done(it);
