@@ -5,6 +5,7 @@
 
 #include <troupe/actors/coordinator.h>
 #include <troupe/actors/node.h>
+#include <troupe/actors/self.h>
 #include <troupe/actors/workshop.h>
 
 namespace troupe {

@@ -1,5 +1,7 @@
 #include <troupe/actors/coordinator.h>
 
+#include <troupe/actors/self.h>
+
 // States: CoordinatorCore's. After the run has ended the actor stays, to tell whoever still asks; its cluster
 // ends it.
 

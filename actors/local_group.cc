@@ -101,8 +101,7 @@ struct LocalGroup::Round {
 
 class LocalGroup::Member final : public Reducer {
  public:
-  Member(std::shared_ptr<LocalGroup> group, size_t rank, Track track)
-      : group_(std::move(group)), rank_(rank), track_(std::move(track)) {}
+  Member(std::shared_ptr<LocalGroup> group, size_t rank) : group_(std::move(group)), rank_(rank) {}
   ~Member() override { group_->leave(rank_); }
 
   void reduce(ps::Bucket bucket, Report report) override {
@@ -112,13 +111,11 @@ class LocalGroup::Member final : public Reducer {
     ps::Reduce one{task.step, task.layer, task.gradient, std::move(task)};
     group_->take(rank_, {{std::move(one)}, true, std::move(report)});
   }
-  void help() override { group_->share_.help(track_); }
   void abort(const std::string&) override { group_->leave(rank_); }
 
  private:
   const std::shared_ptr<LocalGroup> group_;
   const size_t rank_;
-  const Track track_;
 };
 
 LocalGroup::LocalGroup(LocalGroupOptions options)
@@ -128,8 +125,8 @@ std::shared_ptr<Reducer> LocalGroup::join(size_t rank, std::shared_ptr<Executor>
   std::lock_guard lock(mutex_);
   TROUPE_CHECK(!over_ && rank < seats_.size() && !seats_[rank].compute, "worker ", rank, " has left its group");
   seats_[rank].compute = std::move(compute);
-  seats_[rank].track = track;
-  return std::make_shared<Member>(shared_from_this(), rank, std::move(track));
+  seats_[rank].track = std::move(track);
+  return std::make_shared<Member>(shared_from_this(), rank);
 }
 
 void LocalGroup::take(size_t rank, Call call) {
@@ -174,11 +171,13 @@ void LocalGroup::begin(std::shared_ptr<Round> round) {
   wake();
 }
 
-// Everybody: a queue that computes comes to it when it has done so.
+// Everybody, once he has nothing to compute. Who computes first leaves more of the tiles to who waits for them, so that
+// workers that have drifted apart come together again; where the one that was behind had to do them before its next
+// forward pass, it fell behind further, and the other waited for it in every step.
 void LocalGroup::wake() {
   std::lock_guard lock(mutex_);
   const auto call = [this](Executor& queue, auto&& begun, const Track& track) {
-    queue.submit([self = shared_from_this(), begun, track] {
+    queue.submit_idle([self = shared_from_this(), begun, track] {
       {
         std::lock_guard lock(self->mutex_);
         begun(*self);

@@ -31,7 +31,7 @@ struct LocalGroupOptions {
 ///     worker 1   backward:  [fc3]  [fc2]  [fc1] tiles                                                 next step
 ///
 /// When the last worker has brought its n-th bucket, sum and optimizer step become a job in tiles, for the compute
-/// queues that have done their backward pass, and for helpers. Whoever runs a tile, it adds the gradients in rank
+/// queues that have nothing to compute, and for helpers. Whoever runs a tile, it adds the gradients in rank
 /// order: the same bits as one loop. No thread waits for another. A bucket that differs from the others' n-th one
 /// fails the group, with both named.
 class LocalGroup : public std::enable_shared_from_this<LocalGroup> {

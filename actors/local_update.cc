@@ -1,20 +1,10 @@
 #include <troupe/actors/local_update.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace troupe {
 namespace {
-
-std::vector<ps::Segment> segments_of(const LayerSpec& layer, int64_t begin, int64_t end) {
-  std::vector<ps::Segment> segments;
-  for (const ParamSpec& param : layer.params) {
-    const int64_t first = std::max(param.offset, begin), last = std::min(param.offset + param.shape.count(), end);
-    if (first < last) segments.push_back({first - begin, last - begin, param.kind});
-  }
-  return segments;
-}
 
 template <class T>
 std::span<T> part(std::span<T> values, int64_t begin, int64_t end) {
@@ -30,7 +20,7 @@ void update_range(const ps::Optimizer& optimizer, const LayerSpec& layer, const 
   std::vector<Tensor> held = task.local.state;
   std::vector<std::span<float>> state;
   for (Tensor& tensor : held) state.push_back(part(tensor.span<float>(), begin, end));
-  const std::vector<ps::Segment> segments = segments_of(layer, begin, end);
+  const std::vector<ps::Segment> segments = ps::segments_of(layer, begin, end);
   ps::SliceUpdate update;
   update.in = part(task.local.values.span<float>(), begin, end);
   update.out = part(values.span<float>(), begin, end);

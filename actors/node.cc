@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include <troupe/actors/self.h>
+
 // States (the first two only over the network):
 //
 //   hello --Welcome--> preparing --prepared--> member --Finish--> finishing --its actors have ended--> ended
@@ -152,12 +154,10 @@ void tick_joined(Self self) {
   NodeState& state = self->state;
   const int64_t silent_ms = now_ms(self) - state.heard_ms;
   if (state.phase != Phase::preparing && silent_ms > state.parts.join->give_up.count())
-    return end(self,
-               fail(ErrorKind::failed,
-                    state.phase == Phase::hello
-                        ? cat("its coordinator has not answered for ", silent_ms / 1000,
-                              " s: is this its address, does it run, can this host reach it, and has it the same keys?")
-                        : cat("nothing was heard of its coordinator for ", silent_ms / 1000, " s")));
+    return end(self, state.phase == Phase::hello
+                         ? fail(ErrorKind::missing, cat("its coordinator has not answered for ", silent_ms / 1000, " s"))
+                         : fail(ErrorKind::failed,
+                                cat("nothing was heard of its coordinator for ", silent_ms / 1000, " s")));
   switch (state.phase) {
     case Phase::hello: say(self, state.parts.join->hello); break;
     case Phase::member:

@@ -6,6 +6,7 @@
 
 #include <troupe/actors/combine_pushes.h>
 #include <troupe/actors/node.h>
+#include <troupe/actors/self.h>
 #include <troupe/actors/system_config.h>
 #include <troupe/actors/workshop.h>
 

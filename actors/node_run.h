@@ -30,7 +30,8 @@ class NodeRun {
   static std::unique_ptr<NodeRun> join(NodeRunParts parts);
   ~NodeRun();
 
-  /// Waits for the end; an error says why the process was not wanted or what failed here.
+  /// Waits for the end; an error says why the process was not wanted or what failed here. ErrorKind::missing without a
+  /// Welcome before: the coordinator never answered.
   Status wait();
   /// Asks the coordinator to do without this process; it ends when it may. Thread-safe; returns at once.
   void leave();

@@ -34,6 +34,13 @@ class HereUnit final : public caf::execution_unit {
   bool taken_ = false;
 };
 
+template <class Content>
+void run_here(const caf::actor& to, Content content) {
+  HereUnit unit(to.home_system());
+  to->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(content)), &unit);
+  unit.run();
+}
+
 bool quick(const ps::Message& message) {
   return std::holds_alternative<ps::Push>(message) || std::holds_alternative<ps::PushAck>(message) ||
          std::holds_alternative<ps::Pull>(message) || std::holds_alternative<ps::PullReply>(message);
@@ -47,9 +54,9 @@ size_t most_bytes_here(caf::actor_system& system) {
 
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope) {
   if (!quick(envelope->body)) return caf::anon_send(to, std::move(envelope));
-  HereUnit unit(to.home_system());
-  to->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(envelope)), &unit);
-  unit.run();
+  run_here(to, std::move(envelope));
 }
+
+void report_here(const caf::actor& to, TaskDonePtr done) { run_here(to, std::move(done)); }
 
 }  // namespace troupe

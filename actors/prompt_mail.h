@@ -8,6 +8,11 @@ namespace troupe {
 /// pulls and their answers), it is run on the calling thread; else the scheduler runs it.
 void deliver_here(const caf::actor& to, ps::EnvelopePtr envelope);
 
+/// Tells a worker what its compute thread has done, and lets it run on this thread where it waits: what it does is put
+/// messages and tasks into queues, and to wake another thread for that would take longer, from this one's time or, where
+/// all cores compute, instead of it. For a thread that holds no lock.
+void report_here(const caf::actor& to, TaskDonePtr done);
+
 /// Of the largest message that a thread of the transport should bring to an actor of `system` in this way. Work on
 /// large ones takes so long that the thread should go on receiving, and another wake. Where the scheduler has but one
 /// thread it has no other to wake that would work beside others: then of any message, which also is in the cache here.

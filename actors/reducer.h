@@ -57,8 +57,6 @@ class Reducer {
   virtual void broadcast(ps::Broadcast task, Report report) {
     TROUPE_CHECK(!report, "no group gives its members weights of step ", task.step);
   }
-  /// The compute queue has done its backward pass: it may work on what is to be reduced.
-  virtual void help() {}
   /// Nothing more is reported to anybody; for a worker that ends, whom the others cannot do without.
   virtual void abort(const std::string& reason) = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include <troupe/actors/self.h>
 #include <troupe/actors/serving.h>
 
 // States:

@@ -1,6 +1,7 @@
 #include <troupe/actors/server.h>
 
 #include <troupe/actors/prompt_mail.h>
+#include <troupe/actors/self.h>
 #include <troupe/actors/serving.h>
 
 // States:

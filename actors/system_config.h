@@ -17,8 +17,9 @@ struct SystemConfig : caf::actor_system_config {
   }
 };
 
-/// CAF ties a thread that makes a system, or spawns into one, to that system's logger, and the system's end waits without
-/// end for another thread that is tied to it. With one of these a thread that was free is free again afterwards.
+/// CAF ties a thread that makes a system, or spawns into one, to that system's logger, and the system's end waits
+/// without end for another thread that is tied to it. With one of these a thread that was free is free again
+/// afterwards.
 class FreeThread {
  public:
   ~FreeThread() {

@@ -1,14 +1,9 @@
 #include <troupe/actors/worker.h>
 
-#include <algorithm>
-#include <optional>
-#include <thread>
-
-#include <troupe/actors/measure.h>
 #include <troupe/actors/prompt_mail.h>
-#include <troupe/kernels/base/random.h>
+#include <troupe/actors/self.h>
+#include <troupe/actors/step_computer.h>
 #include <troupe/ps/metrics/trace_flow.h>
-#include <troupe/ps/param/rows.h>
 
 // States (WorkerCore's, seen from the mailbox):
 //
@@ -16,65 +11,17 @@
 //      |
 //      +-- a task throws: ended with its text; the node hears it, the coordinator decides
 //
-// A step's tasks run in order on `compute`, which is the only thread that touches the source and gives all_reduce
+// A step's tasks run in order on `compute`, which is the only thread that touches the StepComputer and gives all_reduce
 // layers to the reducer as their gradients come. All answer with a TaskDone in the mailbox.
 
 namespace troupe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
-
-/// What a step's tasks share; only the compute executor touches it.
-struct RunningStep {
-  uint64_t work = 0;  ///< its number
-  std::vector<uint32_t> samples;
-  Clock::duration computing{};
-};
-
-/// Everything the compute executor's tasks need, kept alive by them.
-struct Computer {
-  explicit Computer(const WorkerParts& parts)
-      : source(parts.source),
-        measuring(dynamic_cast<MeasuringSource*>(source.get())),
-        sampler(parts.sampler),
-        seed(parts.seed),
-        worker(parts.options.self.index),
-        slow_down(parts.slow_down),
-        measure_norm(parts.options.clip_norm > 0),
-        track(parts.compute_track) {
-    if (measuring) measuring->measure_gradients(measure_norm);
-  }
-
-  std::shared_ptr<GradientSource> source;
-  MeasuringSource* measuring;  ///< `source`, where it is one
-  ps::Sampler sampler;
-  uint64_t seed;
-  uint32_t worker;
-  SlowDown slow_down;
-  bool measure_norm;
-  Track track;
-  Stream stream;
-  RunningStep running;
-  Clock::time_point idle_since = Clock::now();
-
-  Batch batch(const ps::Work& work) {
-    if (running.work != work.number) {
-      running.work = work.number;
-      running.samples.resize(static_cast<size_t>(work.range.count));
-      sampler.indices(work.range.epoch, work.range.begin, running.samples);
-    }
-    const uint64_t piece = derive_seed(seed, "step", static_cast<uint64_t>(work.step));
-    return {running.samples, derive_seed(piece, "worker", worker), work.loss_scale};
-  }
-};
-
 struct WorkerState {
   const char* name = "worker";
   WorkerParts parts;
   std::unique_ptr<ps::WorkerCore> core;
-  std::shared_ptr<Computer> computer;
+  std::shared_ptr<StepComputer> computer;
   std::unique_ptr<Stage> stage;      ///< where it is one
   std::shared_ptr<Reducer> reducer;  ///< once there is something to reduce
 
@@ -95,18 +42,24 @@ Report reporter(Self self) {
   };
 }
 
-// Runs what came from outside (a source, an optimizer) and may throw.
-template <class Task>
-void guard(const Report& report, const Task& task) {
-  try {
-    task(report);
-  } catch (const std::exception& e) {
-    report(TaskFailed{e.what()});
-  }
+/// For the compute thread.
+Report reporter_here(Self self) {
+  return [to = caf::actor_cast<caf::actor>(self)](TaskDone done) {
+    report_here(to, std::make_shared<const TaskDone>(std::move(done)));
+  };
 }
 
-void submit(Self self, Executor& executor, std::function<void(const Report&)> task) {
-  executor.submit([report = reporter(self), task = std::move(task)] { guard(report, task); });
+// Runs `compute(computer, report)` on the compute executor: what came from outside (a source, an optimizer) may throw.
+template <class Compute>
+void submit(Self self, Compute compute) {
+  self->state.parts.compute->submit(
+      [computer = self->state.computer, report = reporter_here(self), compute = std::move(compute)] {
+        try {
+          compute(*computer, report);
+        } catch (const std::exception& e) {
+          report(TaskFailed{e.what()});
+        }
+      });
 }
 
 void send_one(Self self, ps::Envelope envelope) {
@@ -126,131 +79,41 @@ void send(Self self, ps::Outbox outbox) {
 
 // ---- tasks, one function a kind ------------------------------------------------------------------------
 
-void run(Self self, const ps::Prepare& task) {
-  if (self->state.stage) return;  // its micro-batches are read as they begin
-  submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report&) {
-    const Span span(computer->track, "prepare", task.work.step);
-    const auto begin = Clock::now();
-    computer->source->prepare(computer->batch(task.work));
-    computer->running.computing += Clock::now() - begin;
-  });
-}
-
-void run(Self self, const ps::FindRows& task) {
-  submit(self, *self->state.parts.compute, [computer = self->state.computer, task](const Report& report) {
-    const Span span(computer->track, "find rows", task.work.step);
-    const auto begin = Clock::now();
-    GradientSource& source = *computer->source;
-    RowsDone done{task.work.number, std::vector<Tensor>(source.layers().size())};
-    const Batch batch = computer->batch(task.work);
-    for (size_t layer = 0; layer < done.rows.size(); ++layer)
-      if (ps::by_rows(source.layers()[layer])) done.rows[layer] = source.rows(batch, layer);
-    computer->running.computing += Clock::now() - begin;
-    report(std::move(done));
-  });
-}
-
-void run(Self self, const ps::Forward& task) {
-  if (self->state.stage) return;  // begins when all weights are there
-  submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report&) {
-           Span span(computer->track, "forward", task.work.step, {"first", static_cast<int64_t>(task.first)});
-           span.event.args[2] = {"last", static_cast<int64_t>(task.last)};
-           const auto begin = Clock::now();
-           computer->source->forward(computer->batch(task.work), weights, task.first, task.last);
-           computer->running.computing += Clock::now() - begin;
-         });
-}
-
 Reducer& reducer_of(Self self) {
   WorkerState& state = self->state;
   if (!state.reducer) state.reducer = state.parts.make_reducer();
   return *state.reducer;
 }
 
-/// Where the gradients of a backward pass go: into their bucket, which is reduced once it is full, or to the actor.
-class Outlet {
- public:
-  Outlet(Computer& computer, const ps::Backward& task, std::shared_ptr<Reducer> reducer, const Report& report)
-      : computer_(computer),
-        step_(task.work.step),
-        filler_(task.buckets),
-        reducer_(std::move(reducer)),
-        report_(report) {}
+void run(Self self, const ps::Prepare& task) {
+  if (self->state.stage) return;  // its micro-batches are read as they begin
+  submit(self, [task](StepComputer& computer, const Report&) { computer.prepare(task.work); });
+}
 
-  void take(size_t index, Tensor gradient) {
-    const auto layer = static_cast<ps::LayerId>(index);
-    const Span span(computer_.track, "gradient ready", step_, {"layer", layer});
-    const auto [squares, finite] = measured(layer, gradient);
-    finite_ = finite_ && finite;
-    if (!finite_ || !filler_.take(layer, gradient))
-      return report_(GradientDone{step_, layer, std::move(gradient), squares, finite});
-    for (ps::Bucket bucket = filler_.next(); !bucket.empty(); bucket = filler_.next())
-      reducer_->reduce(std::move(bucket), report_);
-  }
+void run(Self self, const ps::FindRows& task) {
+  submit(self, [task](StepComputer& computer, const Report& report) { report(computer.find_rows(task.work)); });
+}
 
- private:
-  std::pair<double, bool> measured(ps::LayerId layer, const Tensor& gradient) {
-    const auto known = computer_.measuring ? computer_.measuring->measured() : std::nullopt;
-    if (known) return {known->sum_of_squares, known->finite};
-    if (gradient.device().kind != DeviceKind::cpu) return reducer_->measure(layer, gradient);
-    return measure(computer_.stream, ops::cpu_ops(), computer_.source->layers()[layer], gradient,
-                   computer_.measure_norm);
-  }
-
-  Computer& computer_;
-  ps::Step step_;
-  ps::BucketFiller filler_;
-  std::shared_ptr<Reducer> reducer_;
-  const Report& report_;
-  bool finite_ = true;  ///< so far; nothing is reduced of a step that is not
-};
+void run(Self self, const ps::Forward& task) {
+  if (self->state.stage) return;  // begins when all weights are there
+  submit(self, [task, weights = self->state.core->weights(task.work)](StepComputer& computer, const Report&) {
+    computer.forward(task, weights);
+  });
+}
 
 void run(Self self, const ps::Backward& task) {
   if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
   if (!task.buckets.empty()) reducer_of(self);
-  submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights(task.work),
-          reducer = self->state.reducer](const Report& report) {
-           Computer& c = *computer;
-           const ps::Step step = task.work.step;
-           std::optional<Span> span(std::in_place, c.track, "backward", step);
-           const auto begin = Clock::now();
-           Outlet outlet(c, task, reducer, report);
-           c.source->leave_on_device(task.stay);
-           const StepStats stats =
-               c.source->backward(c.batch(task.work), weights, [&](size_t layer, Tensor gradient) {
-                 outlet.take(layer, std::move(gradient));
-               });
-           auto end = Clock::now();
-           c.running.computing += end - begin;
-           const auto extra = c.running.computing * (c.slow_down.factor - 1) + c.slow_down.extra;
-           if (extra.count() > 0) {
-             std::this_thread::sleep_for(extra);
-             c.running.computing += Clock::now() - end;
-             end = Clock::now();
-           }
-           report(BackwardDone{step, stats, seconds(c.running.computing),
-                               seconds(end - c.idle_since - c.running.computing)});
-           c.running = {};
-           c.idle_since = end;
-           span.reset();
-           if (reducer) reducer->help();
-         });
+  submit(self, [task, weights = self->state.core->weights(task.work), reducer = self->state.reducer](
+                   StepComputer& computer, const Report& report) {
+    computer.backward(task, weights, reducer.get(), report);
+  });
 }
 
 void run(Self self, const ps::Evaluate& task) {
   if (self->state.stage) return send(self, self->state.stage->begin(task.work, self->state.core->weights(task.work)));
-  submit(self, *self->state.parts.compute,
-         [computer = self->state.computer, task, weights = self->state.core->weights(task.work)](const Report& report) {
-           const Span span(computer->track, "evaluate", task.work.step);
-           const auto begin = Clock::now();
-           std::vector<uint32_t> samples(static_cast<size_t>(task.work.range.count));
-           for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<uint32_t>(task.work.range.begin + i);
-           const StepStats stats = computer->source->evaluate(samples, weights);
-           computer->idle_since = Clock::now();
-           report(EvaluateDone{stats, seconds(Clock::now() - begin)});
-         });
+  submit(self, [task, weights = self->state.core->weights(task.work)](
+                   StepComputer& computer, const Report& report) { report(computer.evaluate(task, weights)); });
 }
 
 void run(Self self, const ps::Bucket& bucket) { reducer_of(self).reduce(bucket, reporter(self)); }
@@ -328,7 +191,7 @@ WorkerActor::behavior_type worker(Self self, std::shared_ptr<WorkerParts> given)
   WorkerParts& parts = self->state.parts;
   self->state.core =
       std::make_unique<ps::WorkerCore>(parts.options, parts.source->layers(), parts.source->gradient_order());
-  self->state.computer = std::make_shared<Computer>(parts);
+  self->state.computer = std::make_shared<StepComputer>(parts);
   if (parts.stage) self->state.stage = make_stage(self);
   end_on_exception(self);
   tick_every(self, tick_interval(parts));

@@ -298,10 +298,10 @@ struct Leave {
   bool gone = false;
 };
 
-// ---- a server and the replica of its shard ----------------------------------------------------------------------------
+// ---- a server and the replica of its shard --------------------------------------------------------------------------
 
-/// One event of a shard, as its store holds it, for its replica (endpoint: Role::replica, the server's index). Events count from 1 a
-/// server incarnation; index 0 begins it, with the shard's image. Sent again until acknowledged.
+/// One event of a shard, as its store holds it, for its replica (endpoint: Role::replica, the server's index). Events
+/// count from 1 a server incarnation; index 0 begins it, with the shard's image. Sent again until acknowledged.
 struct Replicate {
   uint64_t index = 0;
   std::shared_ptr<const Envelope> event;   ///< null for index 0
@@ -321,7 +321,7 @@ struct SyncedAck {
   Endpoint server;
 };
 
-// ---- tools -> coordinator -----------------------------------------------------------------------------------------------
+// ---- tools -> coordinator -------------------------------------------------------------------------------------------
 
 /// `troupe status`: answered with a JSON object.
 struct StatusRequest {};
@@ -331,7 +331,7 @@ struct StatusReply {
 /// `troupe stop`: ends the run at the next step boundary, with a checkpoint. Answered with a StatusReply.
 struct StopRequest {};
 
-// ---- stage <-> stage -------------------------------------------------------------------------------------------------------
+// ---- stage <-> stage ------------------------------------------------------------------------------------------------
 
 /// What one stage of a replica hands to a neighbour for one micro-batch. Sent again until acknowledged; the receiver
 /// drops copies by (step, micro-batch, chunk, kind), and acknowledges what belongs to a step that is over.
@@ -356,16 +356,17 @@ struct ActivationAck {
   uint32_t chunk = 0;
 };
 
-// ---- collectives between processes -----------------------------------------------------------------------------------------
+// ---- collectives between processes ----------------------------------------------------------------------------------
 
 /// How the workers of one host find each other, whose devices add up the gradients of all_reduce layers before one of
-/// them says the sum to the servers. A worker says what kind of device it has. When all of its host have, the coordinator
-/// asks the lowest for what the members need to join (ncclUniqueId), and hands it to all of them. Each says the id when it
-/// begins to wait for the others, and then that it has joined: whoever has not can be named. Each generation is another
-/// group. A worker says its part again until it has the answer.
+/// them says the sum to the servers. A worker says what kind of device it has. When all of its host have, the
+/// coordinator asks the lowest for what the members need to join (ncclUniqueId), and hands it to all of them. Each says
+/// the id when it begins to wait for the others, and then that it has joined: whoever has not can be named. Each
+/// generation is another group. A worker says its part again until it has the answer.
 ///
 ///     worker 2 --{cuda}--> coordinator --{2 3, no id}--> worker 2 --{cuda, id}--> coordinator --{2 3, id}--> both
-///     each --{cuda, id}--> coordinator, which says it again; each --{cuda, joined}--> coordinator --{2 3, joined}--> that one
+///     each --{cuda, id}--> coordinator, which says it again
+///     each --{cuda, joined}--> coordinator --{2 3, joined}--> that one
 struct CollectiveId {
   std::string device;             ///< "cuda", of the worker that asks; empty from the coordinator
   std::vector<WorkerId> members;  ///< ascending: their ranks; empty from a worker
@@ -375,9 +376,10 @@ struct CollectiveId {
 
 using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,
                              WorkDone, WorkDoneAck, Partial, Verdict, Snapshot, SnapshotReply, Install, InstallAck,
-                             StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck, Hello, Welcome, Rejected,
-                             Ready, Heartbeat, HeartbeatAck, Routes, Leave, Replicate, ReplicateAck, Synced,
-                             SyncedAck, StatusRequest, StatusReply, StopRequest, Activation, ActivationAck, CollectiveId>;
+                             StatsRequest, StatsReply, Fault, Finish, Down, DownAck, Spawn, SpawnAck, Hello, Welcome,
+                             Rejected, Ready, Heartbeat, HeartbeatAck, Routes, Leave, Replicate, ReplicateAck, Synced,
+                             SyncedAck, StatusRequest, StatusReply, StopRequest, Activation, ActivationAck,
+                             CollectiveId>;
 
 /// One message on its way. `generation` is the sender's: a receiver that knows a newer one does not obey.
 struct Envelope {

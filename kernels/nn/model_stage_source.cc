@@ -62,7 +62,8 @@ Tensor ModelStageSource::backward_input(const MicroBatch& micro, std::span<const
     const Shape expected = batch_shape(static_cast<int64_t>(micro.samples.size()), model_->shape_at(part.last()));
     TROUPE_CHECK(doutput && doutput.shape() == expected, "part ", micro.part, " gets a gradient of ",
                  doutput ? doutput.shape() : Shape{}, " for ", expected);
-    // Layers write into what they are given, and this is the neighbour's, who may keep it, or lends it to be read alone.
+    // Layers write into what they are given, and this is the neighbour's, who may keep it, or lends it to be read
+    // alone.
     Tensor own = stream_.empty(doutput.shape(), doutput.dtype());
     stream_.copy(doutput, own);
     doutput = std::move(own);

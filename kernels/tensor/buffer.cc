@@ -34,7 +34,9 @@ size_t alignment(size_t size) { return size >= kHugePage ? kHugePage : Buffer::k
 // Memory that is ours and nobody's to use: a block in the cache, and what a block has beyond the bytes asked for.
 // AddressSanitizer, which is told here, would take it for in use; without it this is nothing.
 void forbid([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) { ASAN_POISON_MEMORY_REGION(data, bytes); }
-void permit([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(data, bytes); }
+void permit([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) {
+  ASAN_UNPOISON_MEMORY_REGION(data, bytes);
+}
 
 std::atomic<LargeBlocks*> large_blocks{nullptr};
 
@@ -162,7 +164,8 @@ BufferPtr allocate_from(size_t bytes) {
 BufferPtr allocate(size_t bytes) { return allocate_from<Cache::own>(bytes); }
 
 BufferPtr allocate_to_lend(size_t bytes) {
-  return bytes >= LargeBlocks::kLeastBytes && lends() ? allocate_from<Cache::to_lend>(bytes) : allocate(bytes);
+  const bool large = bytes >= LargeBlocks::kLeastBytes && has_large_blocks();
+  return large ? allocate_from<Cache::to_lend>(bytes) : allocate(bytes);
 }
 
 void set_buffer_cache_limit(size_t bytes) {
@@ -177,7 +180,7 @@ void set_large_blocks(LargeBlocks& source) {
                    [] { Cache::to_lend().go_on_as_child(); });
 }
 
-bool lends() { return large_blocks.load() != nullptr; }
+bool has_large_blocks() { return large_blocks.load() != nullptr; }
 
 BufferStats buffer_stats() {
   const BufferStats own = Cache::own().stats(), lent = Cache::to_lend().stats();

@@ -59,11 +59,11 @@ class LargeBlocks {
   /// False where it came from the system.
   virtual bool give_back(std::byte* data, size_t bytes) = 0;
 };
-/// For the process, until its end, which `source` outlives. Once. A process that is forked takes nothing of what the source
-/// had: its blocks belong to its parent.
+/// For the process, until its end, which `source` outlives. Once. A process that is forked takes nothing of what the
+/// source had: its blocks belong to its parent.
 void set_large_blocks(LargeBlocks& source);
-/// There are such blocks.
-bool lends();
+/// set_large_blocks was called: what is allocated to be lent lies where other processes can read it.
+bool has_large_blocks();
 
 /// Bytes in buffers that are held now, and in the cache. For tests and benchmarks.
 struct BufferStats {

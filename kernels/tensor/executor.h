@@ -12,6 +12,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual void submit(std::function<void()> task) = 0;
+  /// For work that others may do instead: begun only when no task of `submit` waits. Where a queue does not tell the
+  /// two apart, in turn with them.
+  virtual void submit_idle(std::function<void()> task) { submit(std::move(task)); }
 };
 
 /// An in-order queue with one thread of its own, named `name` (15 characters show in `top`). `threads` is how

@@ -48,8 +48,9 @@ class Roster {
  public:
   struct Effects {
     std::vector<std::pair<Endpoint, Message>> say;
-    std::vector<std::string> events, news;               ///< as CoordinatorCore::Effects
-    std::vector<std::pair<Endpoint, std::string>> lost;  ///< node; "node 2 (host:pid): why", of the process that is lost
+    std::vector<std::string> events, news;  ///< as CoordinatorCore::Effects
+    /// Node; "node 2 (host:pid): why", of the process that is lost.
+    std::vector<std::pair<Endpoint, std::string>> lost;
     std::vector<Endpoint> leaving;  ///< nodes that want to go
     bool changed = false;  ///< a node became ready: it may take slots, and routes are others
     std::string failure;   ///< the run cannot begin

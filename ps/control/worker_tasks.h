@@ -87,8 +87,8 @@ struct JoinGroup {
   uint64_t plan = 0;           ///< GroupSeat's: of sums and broadcasts
   std::vector<std::vector<LayerId>> summed = {}, given = {};  ///< layers of each sum, of each broadcast
 };
-/// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this worker's
-/// own gradients, those that have been summed as well. A Broadcast that has not been answered is not any more.
+/// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this
+/// worker's own gradients, those that have been summed as well. A Broadcast that has not been answered is not any more.
 struct LeaveGroup {};
 /// Layers that lie on a device, for host memory: they are to be uploaded, or a group that has ended gave them for the
 /// step that waits.
@@ -102,7 +102,7 @@ struct Backward {              ///< follows the step's last Forward on the same 
   std::vector<Bucket> buckets;
   std::vector<size_t> stay;    ///< layers whose gradients are summed on the device: they stay there
 };
-using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup, JoinGroup,
-                          LeaveGroup, Broadcast>;
+using Task = std::variant<Prepare, FindRows, Forward, Backward, Evaluate, Bucket, ApplyLocal, Fetch, MakeGroup,
+                          JoinGroup, LeaveGroup, Broadcast>;
 
 }  // namespace troupe::ps

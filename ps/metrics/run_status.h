@@ -34,7 +34,8 @@ struct RunStatus {
     int64_t next_step = 0;
     int64_t behind = 0;             ///< steps behind the furthest: the staleness that others may see
     int64_t outstanding = 0;        ///< pieces of work dealt and not done
-    double compute_s = 0, wait_s = 0;  ///< of a piece of training work, lately: who computes longest keeps others waiting
+    /// Of a piece of training work, lately: who computes longest keeps others waiting.
+    double compute_s = 0, wait_s = 0;
   };
   struct Server {
     int64_t server = 0, node = -1;

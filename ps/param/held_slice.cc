@@ -20,7 +20,7 @@ SliceState kept(SliceState state) {
   const auto lent = [](const Tensor& t) { return t && !t.buffer()->writable(); };
   for (Tensor& t : state.state)
     if (lent(t)) t = t.clone();
-  if (!lent(state.values) && !(state.values && lends())) return state;
+  if (!lent(state.values) && !(state.values && has_large_blocks())) return state;
   Tensor values = Tensor::to_lend(state.values.shape());
   std::memcpy(values.raw(), std::as_const(state.values).raw(), values.bytes());
   state.values = std::move(values);

@@ -74,8 +74,10 @@ struct NetworkTransport::State {
   void received(Incoming& message);
   void share_memory();
   void agree(const SharedFrame& frame, const Incoming& message);
-  /// False: it does not go through shared memory.
+  /// False: it does not go through shared memory, but may over the socket.
   bool share(Link& link, const Envelope& envelope);
+  /// Its receiver, who has the run's limits too, would refuse it, and the sender not know why: so it is said here.
+  bool too_long(const wire::Frames& frames, const Envelope& envelope);
   bool near(const Link& link) const;
   void changed(Link& link, Link::Event event);
   /// `refused`: addresses whose keys nobody knows.
@@ -153,6 +155,7 @@ void NetworkTransport::close() {
   std::lock_guard lock(state_->closing);
   state_->loop->close();
   if (state_->shared) state_->shared->close();
+  state_->refusals.close();
 }
 
 void NetworkTransport::attach(const Endpoint& endpoint, Sink sink) { state_->sinks.attach(endpoint, std::move(sink)); }
@@ -170,6 +173,7 @@ void NetworkTransport::send(Envelope envelope) {
   if (!link && route.empty()) return count(s.traffic.dropped_unreachable);
   if (link && s.share(*link, envelope)) return;
   Outgoing message{wire::encode(envelope, s.run), urgency_of(envelope.body), std::move(route)};
+  if (s.too_long(message.frames, envelope)) return;
   if (link)
     link->post(std::move(message));
   else
@@ -206,9 +210,20 @@ bool NetworkTransport::State::share(Link& link, const Envelope& envelope) {
   const auto ring = link.ring();
   if (!ring) return false;
   const wire::Frames frames = wire::encode(envelope, run, wire::Checksums::without);
+  if (too_long(frames, envelope)) return true;
   if (!ring->send(frames.head, frames.payloads)) return false;
   count(traffic.shared_messages);
   count(traffic.shared_bytes, static_cast<int64_t>(Outgoing{frames}.bytes()));
+  return true;
+}
+
+bool NetworkTransport::State::too_long(const wire::Frames& frames, const Envelope& envelope) {
+  size_t bytes = frames.head.size();
+  for (const Tensor& payload : frames.payloads) bytes += payload.bytes();
+  if (bytes <= options.max_message_bytes) return false;
+  refusals.add({cat("a message to ", envelope.to), RefusalReason::too_long,
+                cat(ps::name_of(envelope.body), " of ", bytes, " bytes, at most ", options.max_message_bytes,
+                    " are allowed: raise network.max_message_bytes")});
   return true;
 }
 
@@ -230,7 +245,10 @@ void NetworkTransport::State::received(Incoming& message) {
                   cat(message.bytes, " bytes, at most ", options.max_message_bytes, " are allowed"));
   auto decoded = wire::decode(
       head, std::move(message.payloads),
-      {.max_payload_bytes = options.max_message_bytes, .run = run.load(), .check_payloads = !message.shared});
+      {.max_payload_bytes = options.max_message_bytes,
+       .run = run.load(),
+       .check_payloads = !message.shared,
+       .may_change = message.shared});
   if (!decoded) return refuse_undecoded(message, decoded.error().message);
   if (message.key_role && !may_speak_for(*message.key_role, decoded->from.role))
     return refuse(message, RefusalReason::role,

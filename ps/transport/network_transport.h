@@ -19,7 +19,7 @@ enum class RefusalReason : uint8_t {
   garbage,        ///< no message of ours: bytes, sizes, shapes or checksums that do not fit
   other_version,  ///< of the protocol
   other_run,
-  too_long,   ///< more bytes than max_message_bytes
+  too_long,   ///< more bytes than max_message_bytes; one of our own, too, is not sent
   handshake,  ///< a connection that does not speak ZeroMQ's protocol, has no key, or expects another one here
   key,        ///< of somebody who is not in the run's list
   role,       ///< a sender for whom the key that came with it may not speak
@@ -54,7 +54,8 @@ struct NetworkOptions {
   /// What ZeroMQ is given at once a peer; up to 16 times as much where the connection proves faster than that. Less: an
   /// urgent message overtakes more of what was sent before it. More: fewer pauses.
   size_t window_bytes = size_t{2} << 20;
-  size_t max_message_bytes = size_t{1} << 30;  ///< longer ones are refused before memory is taken for them
+  /// Longer ones are refused before memory is taken for them, and not sent, as others have the same limit.
+  size_t max_message_bytes = size_t{1} << 30;
   /// Messages between processes of one host and user go through shared memory while it has room.
   bool shared_memory = true;
   /// What may be on its way to one such process and held by it together, in memory that is taken when used. The same
@@ -63,9 +64,11 @@ struct NetworkOptions {
   int64_t heartbeat_ms = 2000;  ///< between signs of life on an idle connection; four missed: it is closed, made anew
   int64_t linger_ms = 1000;     ///< how long `close` waits for what is not sent yet
 
-  // Called from the transport's own threads, the second also from `set_routes`; to return at once.
-  std::function<void(uint32_t node)> on_peer_lost;  ///< its connection broke: it died, or the network did
-  std::function<void(const Refusal&)> on_refused;   ///< once a peer and reason, at most some hundred times in all
+  /// A peer's connection broke: it died, or the network did. Called from the transport's own thread; to return at once.
+  std::function<void(uint32_t node)> on_peer_lost;
+  /// Once a peer and reason, at most some hundred times in all. Called from a thread that does nothing else and may
+  /// wait, for a slow terminal, while the network goes on; `close` waits for it.
+  std::function<void(const Refusal&)> on_refused;
 };
 
 struct NetworkCounters {
@@ -131,7 +134,7 @@ class NetworkTransport final : public Transport {
   NetworkCounters counters() const;
 
   /// Sends what waits (linger_ms at most), closes all connections, and calls nobody any more. Idempotent. Not from a
-  /// sink.
+  /// sink, nor from on_refused.
   void close();
 
  private:

@@ -126,9 +126,10 @@ Described check_descriptor(schema::TensorDescriptor::Reader in, const std::vecto
 }
 
 // A view where the memory is aligned for the elements: kernels ask for no more, and libzmq gives 8 bytes from 8 KB up.
-Tensor tensor_in(const Tensor& payload, const Described& is) {
+Tensor tensor_in(const Tensor& payload, const Described& is, bool may_change) {
   if (bytes_of(payload) == 0) return Tensor::empty(is.shape, is.dtype);
-  if (reinterpret_cast<uintptr_t>(payload.raw()) % size_of(is.dtype) == 0)
+  const bool in_place = !(may_change && is.dtype == DType::i32);
+  if (in_place && reinterpret_cast<uintptr_t>(payload.raw()) % size_of(is.dtype) == 0)
     return Tensor(payload.buffer(), payload.offset_bytes(), is.shape, is.dtype);
   Tensor copy = Tensor::empty(is.shape, is.dtype);
   std::memcpy(copy.raw(), payload.raw(), payload.bytes());
@@ -158,7 +159,7 @@ std::vector<Tensor> tensors_of(schema::Envelope::Reader in, const std::vector<Te
     const std::span<const std::byte> bytes(payload ? payload.raw() : nullptr, bytes_of(payload));
     if (limits.check_payloads && is.checksum != checksum_of(bytes))
       refuse("the checksum of payload ", is.frame, " is wrong");
-    tensors.push_back(tensor_in(payload, is));
+    tensors.push_back(tensor_in(payload, is, limits.may_change));
   }
   return tensors;
 }

@@ -34,10 +34,13 @@ struct DecodeLimits {
   size_t max_payload_bytes = size_t{1} << 32;  ///< of one message, all payloads together
   RunId run = 0;                               ///< 0: any; else another run's message is refused
   bool check_payloads = true;                  ///< false: frames encoded without checksums; the head has one always
+  /// Payloads lie in memory that their sender may still write. Integers, which say where to read and write (row
+  /// numbers), are copied, so that what was checked of them is what is used. Floats stay where they are: any are good.
+  bool may_change = false;
 };
 
 /// What came in. `payloads` are u8 tensors over the received memory; the envelope's tensors view them where they
-/// are aligned as their element type needs and are copied to aligned memory where not. Anything that does not
+/// are aligned as their element type needs (and `limits` allows) and are copied to aligned memory where not. Anything that does not
 /// fit (sizes, ids, shapes, dtypes, checksums, another protocol version or run) is ErrorKind::corrupt and says what;
 /// nothing that a peer sends ends in a check, and no memory is taken for what it merely declares. That tensors have the
 /// sizes of the receiver's layout is not known here. Thread-safe. About 0.1 us, and 0.1 more a tensor.

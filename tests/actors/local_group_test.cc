@@ -28,14 +28,16 @@ std::vector<float> floats(const Tensor& t) {
 class Later final : public Executor {
  public:
   void submit(std::function<void()> task) override { tasks.push_back(std::move(task)); }
+  void submit_idle(std::function<void()> task) override { idle_tasks.push_back(std::move(task)); }
   void run() {
-    while (!tasks.empty()) {
-      auto task = std::move(tasks.front());
-      tasks.erase(tasks.begin());
+    while (!tasks.empty() || !idle_tasks.empty()) {
+      auto& from = tasks.empty() ? idle_tasks : tasks;
+      auto task = std::move(from.front());
+      from.erase(from.begin());
       task();
     }
   }
-  std::vector<std::function<void()>> tasks;
+  std::vector<std::function<void()>> tasks, idle_tasks;
 };
 
 /// A group of workers, and what was reported to each.
@@ -152,9 +154,18 @@ BOOST_AUTO_TEST_CASE(NothingIsDoneBeforeTheLastWorkerHasCome) {
   BOOST_TEST(g.reports[1].empty());
   g.members[0]->reduce({g.task(0, 0)}, g.report(0));
   BOOST_TEST(g.reports[1].empty());  // nobody has helped yet
-  g.members[1]->help();
+  g.queues[1]->run();
   BOOST_TEST(g.reports[0].size() == 1u);
   BOOST_TEST(g.reports[1].size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(WhoHasSomethingToComputeLeavesTheTilesToTheOthers) {
+  Group g(2);
+  for (size_t w : {0, 1}) g.members[w]->reduce({g.task(w, 0)}, g.report(w));
+  for (const auto& queue : g.queues) {
+    BOOST_TEST(queue->tasks.empty());
+    BOOST_TEST(queue->idle_tasks.size() == 1u);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(AnUpdateByASumThatAllHaveTakesItOnce) {
@@ -204,8 +215,8 @@ BOOST_AUTO_TEST_CASE(AHelperReducesWhileTheWorkersCompute) {
   for (const size_t w : {0u, 1u}) members[w]->reduce({g.task(w, 0)}, g.report(w));
   helper->run();
   BOOST_TEST(g.reports[0].size() == 1u);
-  BOOST_TEST(compute->tasks.size() == 2u);
-  helper->tasks.clear();
+  BOOST_TEST(compute->idle_tasks.size() == 2u);
+  helper->idle_tasks.clear();
   compute->run();
 }
 

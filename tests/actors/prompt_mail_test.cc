@@ -23,11 +23,12 @@ EnvelopePtr envelope(Message body) {
   return std::make_shared<const Envelope>(Envelope{kWorker, kServer, 1, std::move(body)});
 }
 
-/// An actor that calls a function with each message, on whatever thread runs it.
+/// An actor that calls a function with each message, and another with what was done, on whatever thread runs it.
 struct Listener {
-  explicit Listener(std::function<void(const Envelope&)> take) {
-    actor = system.spawn([take = std::move(take)](caf::event_based_actor*) -> caf::behavior {
-      return {[take](const EnvelopePtr& message) { take(*message); }};
+  explicit Listener(
+      std::function<void(const Envelope&)> take, std::function<void()> done = [] {}) {
+    actor = system.spawn([take = std::move(take), done = std::move(done)](caf::event_based_actor*) -> caf::behavior {
+      return {[take](const EnvelopePtr& message) { take(*message); }, [done](const TaskDonePtr&) { done(); }};
     });
   }
   ~Listener() { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); }
@@ -58,6 +59,22 @@ BOOST_AUTO_TEST_CASE(AnActorThatWaitsTakesAPushOnTheThreadThatBringsIt) {
     BOOST_REQUIRE(taken.try_acquire_for(std::chrono::seconds(10)));
   }
   BOOST_TEST(taken_here);
+}
+
+BOOST_AUTO_TEST_CASE(AnActorThatWaitsHearsWhatWasDoneOnTheThreadThatDidIt) {
+  const auto here = std::this_thread::get_id();
+  std::atomic<bool> heard_here{false};
+  std::counting_semaphore<> heard{0};
+  Listener listener([](const Envelope&) {},
+                    [&] {
+                      heard_here = heard_here || std::this_thread::get_id() == here;
+                      heard.release();
+                    });
+  for (int told = 1; !heard_here && told < 1000; ++told) {
+    report_here(listener.actor, std::make_shared<const TaskDone>(BackwardDone{}));
+    BOOST_REQUIRE(heard.try_acquire_for(std::chrono::seconds(10)));
+  }
+  BOOST_TEST(heard_here);
 }
 
 BOOST_AUTO_TEST_CASE(OnlyWhereTheSchedulerHasOneThreadAreLargeMessagesTakenHere) {

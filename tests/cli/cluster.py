@@ -82,6 +82,20 @@ class Failures(Cluster):
         self.node(address)
         self.assertEqual(self.ended(self.coordinator)[0], 0)
 
+    def test_a_node_whose_connections_differ_from_what_the_config_says_warns(self):
+        address = self.coordinate("update=sync", "network.shared_memory=false")
+        nodes = [self.node(address, 0), self.node(address, 1, "--set", "network.shared_memory=false")]
+        self.assertEqual(self.ended(self.coordinator)[0], 0)
+        other, same = (self.ended(node)[2] for node in nodes)
+        self.assertIn("warning: [network]: the run has network.shared_memory=false, this node was started with the "
+                      "defaults: give it the run's CONFIG, or --set", other)
+        self.assertNotIn("warning", same)
+
+    def test_a_node_without_a_config_has_only_connections_of_its_own(self):
+        self.assert_refused(self.troupe("node", "--join", "127.0.0.1:1", "--set", "train.epochs=3"),
+                            "error: --set train.epochs=3: a node without CONFIG takes the run's; of its own it can have "
+                            "network.* alone")
+
     def test_whoever_is_missing_at_the_start_is_named(self):
         address = self.coordinate("network.start_timeout_s=1")
         node = self.node(address, 1)

@@ -41,9 +41,9 @@ class Launch(Case):
             self.assertLess(time.monotonic(), end, what)
             time.sleep(0.02)
 
-    def begin(self, *arguments, processes=2):
+    def begin(self, *arguments, processes=2, run="run"):
         """A long run that takes steps; its launcher."""
-        process = self.start("train", "tiny.toml", "--processes", processes, "--run-dir", "run",
+        process = self.start("train", "tiny.toml", "--processes", processes, "--run-dir", run,
                              *settings(LONG + arguments),
                              stdout=open(self.folder / "out", "w"), stderr=open(self.folder / "err", "w"))
         self.wait_until(lambda: process.poll() is not None or re.search(r"^step [1-9]", self.said(), re.MULTILINE),
@@ -104,6 +104,16 @@ class Processes(Launch):
         self.assertEqual(launcher.wait(60), 130, self.said())
         self.assertEqual(self.summary()["outcome"], "interrupted")
         self.assertTrue(self.names("run/checkpoints"))
+
+    def test_nodes_take_what_the_config_says_of_their_connections(self):
+        for shared in ("true", "false"):
+            with self.subTest(shared_memory=shared):
+                launcher = self.begin(f"network.shared_memory={shared}", run=f"run-{shared}")
+                rings = ["memfd:" in Path(f"/proc/{pid}/maps").read_text() for pid in self.children(launcher)["node"]]
+                launcher.send_signal(signal.SIGINT)
+                self.assertEqual(launcher.wait(60), 130, self.said())
+                self.assertEqual(rings, [shared == "true"] * 2)
+                self.assertNotIn("warning", self.said())
 
     def test_a_mistake_in_the_config_starts_nobody(self):
         self.assert_refused(self.troupe("train", "tiny.toml", "--processes", "2", "--set", "train.epoch=1"),

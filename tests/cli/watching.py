@@ -29,7 +29,7 @@ class Watched(Cluster):
         code, _, err = self.ended(self.node(address, 0, "--keys", "other.keys", "--give-up", "2"))
         self.assertEqual(code, 1)
         self.assertRegex(err, rf"error: the run at {re.escape(address)}: its coordinator has not answered for \d s: .*"
-                              "has it the same keys")
+                              "has other keys")
         status = json.loads(self.troupe("status", "run", "--json", "--keys", "run.keys").stdout)
         self.assertGreater(sum(status["coordinator"]["refused"].values()), 0)
         self.assertRegex(self.troupe("status", "run", "--keys", "run.keys").stdout, "refused by the coordinator .*: [1-9]")

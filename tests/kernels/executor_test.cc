@@ -37,6 +37,22 @@ BOOST_AUTO_TEST_CASE(TasksRunInTheOrderTheyWereSubmitted) {
   for (int i = 0; i < 1000; ++i) BOOST_REQUIRE(order[static_cast<size_t>(i)] == i);
 }
 
+BOOST_AUTO_TEST_CASE(WhatOthersMayDoIsBegunOnceNothingElseWaits) {
+  const auto queue = make_cpu_queue("test");
+  std::promise<void> open, done;
+  std::vector<int> order;
+  queue->submit([&] { open.get_future().wait(); });
+  queue->submit_idle([&] {
+    order.push_back(3);
+    done.set_value();
+  });
+  queue->submit([&] { order.push_back(1); });
+  queue->submit([&] { order.push_back(2); });
+  open.set_value();
+  done.get_future().wait();
+  BOOST_TEST(order == (std::vector<int>{1, 2, 3}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(SubmitReturnsWhileATaskRuns) {
   const auto queue = make_cpu_queue("test");
   std::promise<void> open;

@@ -35,7 +35,8 @@ template <class Work>
 Tensor untouched(const Tensor& given, const Work& work) {
   const Tensor before = given ? given.clone() : Tensor{};
   Tensor made = work();
-  BOOST_TEST((!given || std::memcmp(before.raw(), given.raw(), given.bytes()) == 0), "a neighbour's tensor was written");
+  const bool same = !given || std::memcmp(before.raw(), given.raw(), given.bytes()) == 0;
+  BOOST_TEST(same, "a neighbour's tensor was written");
   return made;
 }
 

@@ -68,6 +68,24 @@ BOOST_AUTO_TEST_CASE(FewerProcessesThanCoresRunWhereTheyLike) {
   BOOST_TEST(cores_of(plan_here(request(), 2, {3, 5, 7})) == expected, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(NodesAreToldWhatTheyMustKnowOfTheConfigBeforeTheyJoin) {
+  LaunchRequest r = request();
+  r.node_settings = {"network.shared_memory=false", "network.queue_bytes=1048576"};
+  const auto told = [](const LaunchPlan& plan) {
+    size_t count = 0;
+    for (const NodePlan& node : plan.nodes) {
+      std::string words;
+      for (const std::string& word : plan.node(node, "a:1").argv) words += word + " ";
+      count += words.find("network.shared_memory=false") < words.find("network.queue_bytes=1048576") &&
+               words.find("network.queue_bytes=1048576") != std::string::npos;
+    }
+    return count;
+  };
+  BOOST_TEST(told(plan_here(r, 2, kCores)) == 2u);
+  BOOST_TEST(told(plan_hosts(r, *parse_hostfile("a slots=2\nb", "h"))) == 3u);
+  BOOST_TEST(told(plan_place(r, place(1, 2, "a:1"), "")) == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(ARecoveredCoordinatorListensAtTheSameAddress) {
   const Command command = plan_here(request(), 2, kCores).recover({"127.0.0.1:4711", "runs/r"});
   const std::vector<std::string> expected = {"/opt/troupe", "train",           "--recover",  "runs/r",

@@ -254,6 +254,7 @@ BOOST_AUTO_TEST_CASE(WhoHearsThatRoutesAreRefusedMayAskTheTransport) {
   options.on_refused = [&](const Refusal& refusal) { heard = refusal.peer + " told " + node->address().address; };
   node = open(std::move(options));
   node->set_routes({1, {{5, "tcp://127.0.0.1:1", "no key", ""}}, {}});
+  node->close();  // once all is reported
   BOOST_TEST(heard == "tcp://127.0.0.1:1 told " + node->address().address);
 }
 

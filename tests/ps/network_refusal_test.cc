@@ -7,6 +7,8 @@
 #include <boost/test/unit_test.hpp>
 #include <zmq.hpp>
 
+#include <atomic>
+#include <future>
 #include <mutex>
 
 #include <troupe/kernels/base/file_descriptor.h>
@@ -238,6 +240,26 @@ BOOST_AUTO_TEST_CASE(AFrameLongerThanAllowedEndsItsConnection) {
   BOOST_TEST(victim.lives());
 }
 
+// Others would close the connection, and it would be made again and again for nothing.
+BOOST_AUTO_TEST_CASE(AMessageLongerThanAllowedIsNotSent) {
+  Victim victim;
+  std::string said;
+  auto big = open({.listen = "",
+                   .home = victim.address(),
+                   .run = kRun,
+                   .max_message_bytes = 64 << 10,
+                   .on_refused = [&](const Refusal& refusal) { said = refusal.peer + ": " + refusal.detail; }});
+  Push push;
+  push.gradients = {ramp(100000)};
+  big->send({kStranger, kCoordinator, 0, push});
+  big->send({kStranger, kCoordinator, 0, Heartbeat{}});
+  BOOST_TEST(std::holds_alternative<Heartbeat>(victim.inbox.wait(1).at(0)->body));
+  BOOST_TEST(big->counters().refused[static_cast<size_t>(RefusalReason::too_long)] == 1);
+  big->close();
+  BOOST_TEST(said.starts_with("a message to coordinator 0: Push of 400"), said);
+  BOOST_TEST(said.ends_with("at most 65536 are allowed: raise network.max_message_bytes"), said);
+}
+
 BOOST_AUTO_TEST_CASE(AMessageLongerThanAllowedIsRefused) {
   Victim victim({.max_message_bytes = 64 << 10});
   Foreigner foreigner(victim.address());
@@ -251,9 +273,29 @@ BOOST_AUTO_TEST_CASE(APeerAndReasonAreReportedOnce) {
   Foreigner foreigner(victim.address()), another(victim.address());
   for (int i = 0; i < 20; ++i) foreigner.say({"x"}), another.say({"y"});
   BOOST_TEST(eventually([&] { return victim.refused(RefusalReason::garbage) == 40; }));
+  victim.transport->close();  // once all is reported
   std::lock_guard lock(victim.mutex);
   BOOST_REQUIRE_EQUAL(victim.reports.size(), 1u);
   BOOST_TEST(victim.reports[0].peer == "127.0.0.1");
+}
+
+// As where they go to a terminal that is held, or a pipe that nobody reads.
+BOOST_AUTO_TEST_CASE(AReportThatWaitsDoesNotHoldUpTheNetwork) {
+  std::promise<void> held;
+  std::atomic<bool> reporting = false;
+  Inbox inbox;
+  const auto victim = open({.run = kRun, .on_refused = [&, hold = held.get_future().share()](const Refusal&) {
+                              reporting = true;
+                              hold.wait();
+                            }});
+  victim->attach(kCoordinator, inbox.sink());
+  Foreigner foreigner(victim->address().address);
+  foreigner.say({"x"});
+  BOOST_TEST(eventually([&] { return reporting.load(); }));
+  foreigner.say(parts_of({kStranger, kCoordinator, 0, Heartbeat{}}, kRun));
+  BOOST_TEST(inbox.wait(1).size() == 1u);
+  held.set_value();
+  victim->close();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

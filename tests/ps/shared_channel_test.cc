@@ -27,6 +27,16 @@ uint64_t number(const Bytes& bytes) {
   return n;
 }
 
+/// Of the mapping that the byte lies in, as the system writes them: "rw-p".
+std::string permissions_at(const std::byte* at) {
+  std::ifstream maps("/proc/self/maps");
+  uintptr_t begin = 0, end = 0;
+  std::string permissions, rest;
+  for (char dash = 0; maps >> std::hex >> begin >> dash >> end >> permissions && std::getline(maps, rest);)
+    if (const auto address = reinterpret_cast<uintptr_t>(at); begin <= address && address < end) return permissions;
+  return "";
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(HeadAndPayloadsComeOutAsTheyWentIn) {
@@ -135,6 +145,15 @@ BOOST_AUTO_TEST_CASE(ABlockIsGivenBackWithTheLastOfItsTensors) {
   BOOST_TEST(ends.sender->held_bytes() > 0u);
   part = {};
   BOOST_TEST(ends.sender->held_bytes() == 0u);
+}
+
+// So that whoever keeps it copies it, and the sender gets its room back.
+BOOST_AUTO_TEST_CASE(WhatCameInIsOnlyRead) {
+  SharedEnds ends;
+  ends.send({}, {u8(random_bytes(1, 100'000))});
+  const Received got = ends.receive();
+  BOOST_TEST(!got.payloads[0].buffer()->writable());
+  BOOST_TEST(permissions_at(got.payloads[0].raw() + 50'000) == "r--s");
 }
 
 BOOST_AUTO_TEST_CASE(TensorsOutliveBothEnds) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include <troupe/ps/transport/internal/peer_heaps.h>
 #include <troupe/ps/transport/internal/process_handle.h>
 #include <troupe/ps/transport/internal/shared_heap.h>
 
@@ -29,7 +30,9 @@ struct Lending {
   SharedHeap& heap = *SharedHeap::of_this_process();
   Doorbell bell = Doorbell::create().value();
   std::shared_ptr<SharedSender> sender = SharedSender::create(kArena).value();
-  std::unique_ptr<SharedReceiver> receiver = SharedReceiver::open(sender->offer(), kArena, heap.offer()).value();
+  PeerHeaps heaps;
+  std::unique_ptr<SharedReceiver> receiver =
+      SharedReceiver::open(sender->offer(), kArena, heaps.open(heap.offer())).value();
 
   Lending() {
     sender->set_doorbell(Doorbell::open(bell.offer()).value());
@@ -45,7 +48,7 @@ struct Lending {
   }
   /// What the receiver says to a payload that is said to be so long and there.
   std::string refusal(const shared::Payload& payload, const SharedOffer& its_heap) {
-    auto reading = SharedReceiver::open(sender->offer(), kArena, its_heap).value();
+    auto reading = SharedReceiver::open(sender->offer(), kArena, heaps.open(its_heap)).value();
     auto memory = SharedMemory::open(sender->offer(), 1 << 24).value();
     sender->send({}, std::vector<Tensor>{u8(random_bytes(1, 100))});
     auto& control = *reinterpret_cast<shared::Control*>(memory->data());
@@ -85,7 +88,8 @@ BOOST_AUTO_TEST_CASE(APartOfATensorIsLentFromWhereItBegins) {
   const Bytes bytes = random_bytes(1, kLarge);
   const Tensor whole = to_lend(bytes);
   sender->send({}, std::vector<Tensor>{whole.view(64, {100'000}), whole.view(32, {100'000})});
-  BOOST_TEST(sender->lent_bytes() == 100'000u);  // the other begins where no tensor may
+  const uint64_t copied = sender->held_bytes();
+  BOOST_TEST((copied > 100'000u && copied < 200'000u));  // the other begins where no tensor may
   const Received got = receive();
   BOOST_TEST((bytes_of(got.payloads[0]) == Bytes(bytes.begin() + 64, bytes.begin() + 100'064)));
   BOOST_TEST((bytes_of(got.payloads[1]) == Bytes(bytes.begin() + 32, bytes.begin() + 100'032)));
@@ -104,14 +108,38 @@ BOOST_AUTO_TEST_CASE(WhatIsGivenBackIsTheSendersAlone) {
 }
 
 BOOST_AUTO_TEST_CASE(NoMoreIsLentThanTheArenaHas) {
-  const std::vector<Tensor> tensor = {to_lend(random_bytes(1, 700'000))};
-  BOOST_TEST(sender->send({}, tensor));
+  const std::vector<Tensor> one = {to_lend(random_bytes(1, 700'000))}, another = {to_lend(random_bytes(2, 700'000))};
+  BOOST_TEST(sender->send({}, one));
   BOOST_TEST(sender->lent_bytes() == 700'000u);
-  BOOST_TEST(sender->send({}, tensor));  // copied
+  BOOST_TEST(sender->send({}, another));  // copied
   BOOST_TEST(sender->lent_bytes() == 700'000u);
-  BOOST_TEST(!sender->send({}, tensor));
+  BOOST_TEST(!sender->send({}, another));
   receive();
-  BOOST_TEST(sender->send({}, tensor));
+  BOOST_TEST(sender->send({}, another));
+}
+
+// What the receiver holds of it keeps all of it here.
+BOOST_AUTO_TEST_CASE(APartCountsAsTheWholeThatItKeepsAndOnce) {
+  const Tensor whole = to_lend(random_bytes(1, 900'000)), other = to_lend(random_bytes(2, 200'000));
+  sender->send({}, std::vector<Tensor>{whole.view(0, {100'000})});
+  BOOST_TEST(sender->lent_bytes() == 900'000u);
+  sender->send({}, std::vector<Tensor>{whole.view(128'000, {100'000}), whole.view(256'000, {100'000})});
+  BOOST_TEST(sender->lent_bytes() == 900'000u);
+  sender->send({}, std::vector<Tensor>{other});  // copied
+  BOOST_TEST(sender->lent_bytes() == 900'000u);
+  receive();
+  BOOST_TEST(sender->lent_bytes() == 900'000u);
+  receive();
+  BOOST_TEST(sender->lent_bytes() == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(ABufferOfAnySizeIsLentWhereNothingElseIs) {
+  const Tensor large = to_lend(random_bytes(1, 3'000'000)), small = to_lend(random_bytes(2, 100'000));
+  for (int64_t at = 0; at < 3'000'000; at += 300'032)
+    BOOST_TEST(sender->send({}, std::vector<Tensor>{large.view(at, {299'000})}));
+  BOOST_TEST(sender->lent_bytes() == 3'000'000u);
+  sender->send({}, std::vector<Tensor>{small});  // copied
+  BOOST_TEST(sender->lent_bytes() == 3'000'000u);
 }
 
 BOOST_AUTO_TEST_CASE(WhatIsLentStaysAsItIsWhenTheRingEnds) {
@@ -135,7 +163,7 @@ BOOST_AUTO_TEST_CASE(WhatADeadReceiverWasLentComesBack) {
     Doorbell rung = Doorbell::create().value();
     from_child.put(rung.offer());
     const auto ring = to_child.take<SharedOffer>(), its_heap = to_child.take<SharedOffer>();
-    auto reading = SharedReceiver::open(ring, kArena, its_heap).value();
+    auto reading = SharedReceiver::open(ring, kArena, PeerHeaps().open(its_heap)).value();
     from_child.put(0), to_child.take<int>();
     std::vector<Tensor> held;
     const auto got =
@@ -188,8 +216,51 @@ BOOST_AUTO_TEST_CASE(AHeapThatIsNoneIsNotMapped) {
   SharedOffer wrong = heap.offer();
   ++wrong.token;
   for (const SharedOffer& offered : {SharedOffer{}, wrong, SharedOffer{::getpid(), 0, 1, 1 << 20}})
-    BOOST_TEST(!SharedReceiver::open(sender->offer(), kArena, offered).value()->borrows());
-  BOOST_TEST(SharedReceiver::open(sender->offer(), kArena, heap.offer()).value()->borrows());
+    BOOST_TEST(!PeerHeaps().open(offered));
+  BOOST_TEST(PeerHeaps().open(heap.offer()) != nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(AHeapIsMappedOnceForAllRingsOfItsProcess) {
+  const auto first = heaps.open(heap.offer());
+  BOOST_REQUIRE(first);
+  BOOST_TEST(heaps.open(heap.offer()) == first);
+  BOOST_TEST(PeerHeaps().open(heap.offer()) != first);
+}
+
+// Else one tensor that is held for long would keep all that its process had, in every process that survives.
+BOOST_AUTO_TEST_CASE(OfAnEndedProcessWhatIsHeldIsCopiedAndTheRestLetGo) {
+  const Bytes bytes = random_bytes(1, 20'000);
+  Mail from_child;
+  ChildProcess child([&](int) {
+    const auto memory = SharedMemory::create(1 << 20).value();
+    std::memcpy(memory->data() + 100'000, bytes.data(), bytes.size());
+    from_child.put(memory->offer());
+    ::pause();
+  });
+  PeerHeaps few;
+  const auto other = few.open(from_child.take<SharedOffer>());
+  BOOST_REQUIRE(other);
+  std::vector<BufferPtr> held = {other->borrow(100'000, 10'000, nullptr), other->borrow(105'000, 15'000, nullptr),
+                                 other->borrow(900'000, 100, nullptr)};
+  const int mapped = mapped_segments();
+  BOOST_TEST(few.take_ended().empty());
+  child.end(SIGKILL);
+  for (const auto& heap : few.take_ended()) heap->let_go();
+  BOOST_TEST(mapped_segments() == mapped - 1);
+  BOOST_TEST((Bytes(held[0]->data(), held[0]->data() + 10'000) == Bytes(bytes.begin(), bytes.begin() + 10'000)));
+  BOOST_TEST((Bytes(held[1]->data(), held[1]->data() + 15'000) == Bytes(bytes.begin() + 5'000, bytes.end())));
+  BOOST_TEST((Bytes(held[2]->data(), held[2]->data() + 100) == Bytes(100)));
+  BOOST_TEST(!other->borrow(100'000, 10'000, nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(OfAProcessOneHeapIsMappedAtATime) {
+  PeerHeaps few;
+  const auto one = SharedMemory::create(1 << 20).value(), another = SharedMemory::create(1 << 20).value();
+  auto mapped = few.open(one->offer());
+  BOOST_REQUIRE(mapped);
+  BOOST_TEST(!few.open(another->offer()));
+  mapped.reset();
+  BOOST_TEST(few.open(another->offer()) != nullptr);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

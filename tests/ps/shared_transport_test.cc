@@ -106,6 +106,23 @@ BOOST_AUTO_TEST_CASE(LargeTensorsArriveInSharedMemory) {
   for (const int64_t count : {1, 1000, 16384, 1 << 18, 4 << 20}) BOOST_TEST(pair.exchange(push_of(count)));
 }
 
+// The peer might write what it has sent, and numbers say where this process reads and writes.
+BOOST_AUTO_TEST_CASE(RowNumbersAreNotReadInSharedMemory) {
+  Pair pair;
+  BOOST_TEST(pair.exchange(Pull{}));
+  BOOST_REQUIRE(eventually([&] { return pair.shared(); }));
+  for (const int64_t count : {3, 100'000}) {
+    Push push = push_of(count);
+    push.rows = Tensor::to_lend({count}, DType::i32);
+    for (int64_t i = 0; i < count; ++i) push.rows.data<int32_t>()[i] = static_cast<int32_t>(i);
+    const auto back = [&] { return std::get<Push>(pair.inbox.wait(pair.inbox.size()).back()->body); };
+    BOOST_TEST(eventually([&] {  // the way back may be shared a moment later
+      return pair.exchange(push) && !back().gradients[0].buffer()->writable();
+    }));
+    BOOST_TEST(back().rows.buffer()->writable());  // which nothing in shared memory is
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ALargeTensorIsLentToItsReceiverAndComesBack) {
   Pair pair;
   BOOST_TEST(pair.exchange(Pull{}));

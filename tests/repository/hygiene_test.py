@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is committed is small, names nobody's own folders, and says of what kind each to-do is."""
+"""What is committed is small, names nobody's own folders, says of what kind each to-do is; C++ has no long lines."""
 import re
 import subprocess
 import sys
@@ -11,6 +11,8 @@ sys.path.insert(0, str(root / "tests/support"))
 import closing
 
 MAX_BYTES = 1_000_000
+MAX_COLUMNS = 120  # as .clang-format has it, which breaks no comments
+CPP = (".h", ".cc", ".cu", ".capnp")
 # Written in pieces, so that this file does not find itself.
 SOMEBODYS_FOLDER = re.compile(r"(?<![\w.$}*-])/(?:wor" r"k|hom" r"e|roo" r"t|tmp/wt)/")
 TODO_WITHOUT_KIND = re.compile(r"\bTO" r"DO\b(?!\((?:now|soon|perf|security)\))")
@@ -26,6 +28,8 @@ def faults(name, data):
             yield f"{name}:{number} names a folder of one machine: {line.strip()[:120]}"
         if TODO_WITHOUT_KIND.search(line):
             yield f"{name}:{number} has a to-do without (now|soon|perf|security): {line.strip()[:120]}"
+        if name.endswith(CPP) and len(line) > MAX_COLUMNS:
+            yield f"{name}:{number} has {len(line)} columns, more than {MAX_COLUMNS}: {line.strip()[:120]}"
 
 
 class Repository(unittest.TestCase):
@@ -38,8 +42,8 @@ class Repository(unittest.TestCase):
 
 
 class Checker(unittest.TestCase):
-    def count(self, text):
-        return len(list(faults("planted", text.encode())))
+    def count(self, text, name="planted"):
+        return len(list(faults(name, text.encode())))
 
     def test_a_folder_of_one_machine_is_found(self):
         for folder in ("wor" "k", "hom" "e", "roo" "t"):
@@ -51,6 +55,11 @@ class Checker(unittest.TestCase):
     def test_a_todo_needs_a_kind(self):
         self.assertEqual(self.count("// TO" "DO: later"), 1)
         self.assertEqual(self.count("// TO" "DO(perf): when a profile shows it"), 0)
+
+    def test_a_long_line_of_cpp_is_found(self):
+        self.assertEqual(self.count("x" * 121, "a.cc"), 1)
+        self.assertEqual(self.count("\u00b7" * 120, "a.h"), 0)
+        self.assertEqual(self.count("x" * 121, "a.py"), 0)
 
     def test_a_large_file_is_found(self):
         self.assertEqual(self.count("x" * (MAX_BYTES + 1)), 1)

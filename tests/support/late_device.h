@@ -158,7 +158,8 @@ inline const ops::Ops& late_ops() {
 class LateCommunicator final : public Communicator {
  public:
   using Broadcasting = std::function<void(int rank)>;
-  LateCommunicator(std::unique_ptr<Communicator> threads, std::unique_ptr<Stream> stream, Broadcasting broadcasting = {})
+  LateCommunicator(std::unique_ptr<Communicator> threads, std::unique_ptr<Stream> stream,
+                   Broadcasting broadcasting = {})
       : threads_(std::move(threads)), stream_(std::move(stream)), broadcasting_(std::move(broadcasting)) {}
 
   int rank() const override { return threads_->rank(); }

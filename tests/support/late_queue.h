@@ -12,8 +12,8 @@
 
 namespace troupe::test {
 
-/// A thread that does what it is given in order, late now and then, as drawn from a seed: the stream of a device that is
-/// not there. Thread-safe.
+/// A thread that does what it is given in order, late now and then, as drawn from a seed: the stream of a device that
+/// is not there. Thread-safe.
 class LateQueue {
  public:
   explicit LateQueue(uint64_t seed) : random_(seed), thread_([this] { run(); }) {}

@@ -47,6 +47,7 @@ Words node_words(const LaunchRequest& request, const std::string& troupe, int pl
                  int death_fd) {
   Words words = {troupe, "node", "--join", address, "--place", std::to_string(place)};
   if (!on_loopback(request.listen)) words.insert(words.end(), {"--listen", "*:0"});
+  for (const std::string& setting : request.node_settings) words.insert(words.end(), {"--set", setting});
   return words + security_words(request) + Words{"--death-fd", std::to_string(death_fd)};
 }
 

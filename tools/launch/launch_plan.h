@@ -16,6 +16,8 @@ struct LaunchRequest {
   std::string listen = "127.0.0.1:0";  ///< of the coordinator: ADDRESS:PORT
   std::string keys;                    ///< the run's key folder, here and on the hosts; empty: none
   bool insecure_network = false;
+  /// "network.shared_memory=false": what a node must know of the config before it hears of it from the coordinator.
+  std::vector<std::string> node_settings;
   std::string announce_file;
   std::string remote_troupe;  ///< the program on the hosts
   SshOptions ssh;

@@ -130,6 +130,7 @@ Result<PreparedLaunch> prepare_launch(const LaunchArguments& arguments, const ps
   if (!arguments.network.listen.empty()) request.listen = arguments.network.listen;
   if (!arguments.network.keys.empty()) request.keys = std::filesystem::absolute(arguments.network.keys, error).string();
   request.insecure_network = arguments.network.insecure;
+  request.node_settings = transport_settings(config.network);
   request.ssh.connect_timeout = keeper.start_timeout;
   request.ssh.folder = std::filesystem::current_path(error).string();
   return launch;

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include <troupe/ps/config/setting.h>
+
 using namespace troupe;
 
 void add_network_arguments(CLI::App& command, NetworkArguments& arguments, bool listens) {
@@ -42,6 +44,18 @@ Result<ps::NetworkOptions> network_options(const NetworkArguments& arguments, co
   if (!keys) return tl::unexpected<Error>(keys.error());
   options.keys = std::make_shared<const ps::Keys>(std::move(*keys));
   return options;
+}
+
+std::vector<std::string> transport_settings(const ps::NetworkSection& network) {
+  ps::RunConfig config, defaults;
+  config.network = network;
+  std::vector<std::string> settings;
+  for (const char* key : {"network.shared_memory", "network.max_message_bytes", "network.queue_bytes"}) {
+    const ps::Setting& setting = *ps::find_setting(key);
+    const std::string value = ps::value_text(setting, config);
+    if (value != ps::value_text(setting, defaults)) settings.push_back(cat(key, "=", value));
+  }
+  return settings;
 }
 
 Status tie_to_launcher(const NetworkArguments& arguments) {

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <troupe/kernels/base/result.h>
 #include <troupe/ps/config/run_config.h>
@@ -22,6 +23,9 @@ void add_network_arguments(CLI::App& command, NetworkArguments& arguments, bool 
 /// the caller's to fill in.
 troupe::Result<troupe::ps::NetworkOptions> network_options(const NetworkArguments& arguments, const std::string& role,
                                                            const troupe::ps::NetworkSection& limits);
+
+/// What of `[network]` a process opens its transport with, as --set takes it: what is not the default.
+std::vector<std::string> transport_settings(const troupe::ps::NetworkSection& network);
 
 /// From now on this process ends when its launcher does, if it has one.
 troupe::Status tie_to_launcher(const NetworkArguments& arguments);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <troupe/actors/node_run.h>
 #include <troupe/ps/config/resolved.h>
 #include <troupe/ps/metrics/trace_file.h>
+#include <troupe/ps/transport/reach.h>
 
 #include "commands.h"
 #include "interrupts.h"
@@ -25,7 +27,9 @@ Examples:
   troupe train configs/sync.toml --listen 10.0.0.7:7000 --nodes 2 --keys keys     the coordinator, on one host
   troupe node --join 10.0.0.7:7000 --listen 10.0.0.8:0 --keys keys               a node, on another
 
-A node gets the run's config from the coordinator and reads the data where the config says: on this host. It ends with
+A node gets the run's config from the coordinator and reads the data where the config says: on this host. Only what
+[network] says of its connections it must know before: from CONFIG, --set network.KEY=VALUE or the environment; a launch
+gives it. It ends with
 the run; SIGTERM or Ctrl-C lets it leave before, once others hold what it held, a second one ends it at once.)";
 
 struct NodeArguments {
@@ -64,6 +68,50 @@ class Leaver {
   NodeRun* run_ = nullptr;
 };
 
+/// The config that this host has, if it has one.
+struct OwnConfig {
+  std::string hash;  ///< empty: it has none
+  ps::NetworkSection network;
+};
+
+/// Without CONFIG only what the transport is opened with can be said, before the run's config is known.
+Result<OwnConfig> own_config(const ConfigArguments& arguments) {
+  if (!arguments.path.empty()) {
+    const auto own = load(arguments);
+    if (!own) return tl::unexpected(own.error());
+    return OwnConfig{ps::config_hash(own->config), own->config.network};
+  }
+  ps::ConfigInput input;
+  input.overrides = arguments.overrides;
+  for (const std::string& text : input.overrides)
+    if (!text.starts_with("network."))
+      return fail(ErrorKind::invalid, cat("--set ", text, ": a node without CONFIG takes the run's; of its own it can "
+                                          "have network.* alone"));
+  for (const auto& [name, value] : environment())
+    if (name.starts_with("TROUPE_NETWORK__")) input.environment[name] = value;
+  const auto own = ps::load_config(input);
+  if (!own) return tl::unexpected(own.error());
+  return OwnConfig{"", own->config.network};
+}
+
+/// The transport is open before the run's config comes, and keeps what it was opened with.
+void warn_of_others(const std::vector<std::string>& own, const std::string& run_config) {
+  ps::ConfigInput input;
+  input.file_text = run_config;
+  const auto loaded = ps::load_config(input);
+  if (!loaded) return;  // `prepare` says it
+  const auto wanted = transport_settings(loaded->config.network);
+  if (wanted == own) return;
+  const auto list = [](const std::vector<std::string>& settings) {
+    std::string text;
+    for (const std::string& setting : settings) text += cat(text.empty() ? "" : ", ", setting);
+    return settings.empty() ? "the defaults" : text;
+  };
+  std::cerr << cat("warning: [network]: the run has ", list(wanted), ", this node was started with ", list(own),
+                   ": give it the run's CONFIG, or --set\n")
+            << std::flush;
+}
+
 /// Where the process writes what it did, if the run wants that.
 struct NodeTrace {
   std::shared_ptr<const Trace> trace;
@@ -101,19 +149,20 @@ Result<ClusterParts> prepare(const ps::Welcome& welcome, NodeTrace& trace) {
   return parts;
 }
 
+/// Of a coordinator that never answered: what can be found out about it.
+std::string about(const std::string& address) {
+  if (const auto reached = ps::try_to_reach(full_address(address), std::chrono::seconds(2)); !reached)
+    return reached.error().message;
+  return "something takes connections there, but is no coordinator of a run, is stopped, or has other keys";
+}
+
 int node(const NodeArguments& arguments) {
   if (const auto tied = tie_to_launcher(arguments.network); !tied) return report(tied.error());
   if (arguments.core)  // before there are other threads
     if (const auto bound = launch::bind_to_core(*arguments.core); !bound) return report(bound.error());
-  std::string hash;
-  ps::NetworkSection limits;
-  if (!arguments.config.path.empty()) {
-    const auto own = load(arguments.config);
-    if (!own) return report(own.error());
-    hash = ps::config_hash(own->config);
-    limits = own->config.network;
-  }
-  auto options = network_options(arguments.network, "node", limits);
+  const auto own = own_config(arguments.config);
+  if (!own) return report(own.error());
+  auto options = network_options(arguments.network, "node", own->network);
   if (!options) return report(options.error());
   options->home = full_address(arguments.join);
   options->on_refused = [](const ps::Refusal& refusal) {
@@ -128,9 +177,12 @@ int node(const NodeArguments& arguments) {
                  arguments.takes != "workers", arguments.place};
   parts.incarnation = static_cast<uint32_t>(random_number() | 1);
   parts.transport = network;
-  parts.config_hash = hash;
+  parts.config_hash = own->hash;
   parts.give_up = std::chrono::seconds(arguments.give_up_s);
-  parts.welcomed = [network](const ps::Welcome& welcome) {
+  const auto welcomed = std::make_shared<std::atomic<bool>>(false);
+  parts.welcomed = [network, welcomed, settings = transport_settings(own->network)](const ps::Welcome& welcome) {
+    *welcomed = true;
+    warn_of_others(settings, welcome.config);
     network->set_run(welcome.run);
     network->set_self(welcome.node.index);
     std::cout << launch::kJoined << welcome.node << std::endl;
@@ -161,7 +213,12 @@ int node(const NodeArguments& arguments) {
   leaver.attach(nullptr);
   network->close();
   trace->write();
-  if (!ended) return report(fail("the run at " + arguments.join, ended.error()).value());
+  if (!ended) {
+    Error error = fail("the run at " + arguments.join, ended.error()).value();
+    if (error.kind == ErrorKind::missing && !*welcomed)
+      error = {ErrorKind::failed, cat(error.message, ": ", about(arguments.join))};
+    return report(error);
+  }
   std::cout << "the run is over" << std::endl;
   return kOk;
 }

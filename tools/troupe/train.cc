@@ -67,7 +67,7 @@ class Stop {
     return asked_;
   }
   void attach(Experiment* experiment) {
-    std::lock_guard lock(mutex_);
+    std::scoped_lock lock(mutex_, writing_);
     experiment_ = experiment;
     if (asked_ && experiment_) experiment_->stop();
   }
@@ -75,17 +75,18 @@ class Stop {
     std::lock_guard lock(mutex_);
     if (experiment_) experiment_->link_lost(node);
   }
+  /// May wait for a disk or a terminal: others, who must not, do not wait for it.
   void refused(const ps::Refusal& refusal) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(writing_);
     if (experiment_) experiment_->warn(describe(refusal));
     else console_.log(ps::LogLevel::warning, "coordinator", describe(refusal));
   }
 
  private:
   Console& console_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_, writing_;
   bool asked_ = false;
-  Experiment* experiment_ = nullptr;
+  Experiment* experiment_ = nullptr;  // written with both
 };
 
 std::string time_stamp() {

@@ -21,7 +21,7 @@ class Adagrad final : public Optimizer {
     const auto step = static_cast<float>(rate(options_, u)), epsilon = static_cast<float>(options_.epsilon);
     const float scale = gradient_scale(u);
     for_each_segment(u, 1, options_.weight_decay, [&](const Segment& segment, float decay) {
-      for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+      for_each_block(u, segment, [=, &u](int64_t at, int64_t n, const float* g) {
         const float* in = u.in.data() + at;
         float *out = u.out.data() + at, *sum = u.state[0].data() + at;
 #pragma omp simd

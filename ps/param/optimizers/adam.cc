@@ -31,7 +31,7 @@ class Adam final : public Optimizer {
     for_each_segment(u, 2, options_.weight_decay, [&](const Segment& segment, float decay) {
       const float l2 = decoupled_ ? 0 : decay;
       const auto keep = static_cast<float>(decoupled_ ? 1 - full_rate * static_cast<double>(decay) : 1);
-      for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+      for_each_block(u, segment, [=, &u](int64_t at, int64_t n, const float* g) {
         const float* in = u.in.data() + at;
         float *out = u.out.data() + at, *m = u.state[0].data() + at, *v = u.state[1].data() + at;
 #pragma omp simd

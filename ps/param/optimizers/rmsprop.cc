@@ -35,7 +35,7 @@ class Rmsprop final : public Optimizer {
     const auto alpha = static_cast<float>(options_.alpha), rest = static_cast<float>(1 - options_.alpha);
     const auto momentum = static_cast<float>(options_.momentum);
     const float scale = gradient_scale(u);
-    for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+    for_each_block(u, segment, [=, &u](int64_t at, int64_t n, const float* g) {
       const float* in = u.in.data() + at;
       float *out = u.out.data() + at, *average = u.state[0].data() + at;
       float* buffer = kMomentum ? u.state[1].data() + at : nullptr;

@@ -26,7 +26,7 @@ class Sgd final : public Optimizer {
  private:
   void plain(const SliceUpdate& u, const Segment& segment, float decay) const {
     const float scale = gradient_scale(u), step = static_cast<float>(rate(options_, u));
-    for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+    for_each_block(u, segment, [=, &u](int64_t at, int64_t n, const float* g) {
       const float* in = u.in.data() + at;
       float* out = u.out.data() + at;
 #pragma omp simd
@@ -39,7 +39,7 @@ class Sgd final : public Optimizer {
     const auto momentum = static_cast<float>(options_.momentum);
     // The direction is ahead x gradient + behind x buffer: (0, 1), or Nesterov's (1, momentum).
     const float ahead = options_.nesterov ? 1 : 0, behind = options_.nesterov ? momentum : 1;
-    for_each_block(u, segment, [&](int64_t at, int64_t n, const float* g) {
+    for_each_block(u, segment, [=, &u](int64_t at, int64_t n, const float* g) {
       const float* in = u.in.data() + at;
       float* out = u.out.data() + at;
       float* buffer = u.state[0].data() + at;

@@ -89,7 +89,8 @@ Result<TcpAddress> parse_tcp(const std::string& address) {
   if (!address.starts_with("tcp://")) return wrong("neither tcp:// nor ipc://");
   const std::string rest = address.substr(6);
   const size_t colon = rest.rfind(':');
-  if (colon == std::string::npos || colon == 0) return wrong("has no port");
+  if (colon == 0) return wrong("has no host");
+  if (colon == std::string::npos) return wrong("has no port");
   TcpAddress result{rest.substr(0, colon), rest.substr(colon + 1)};
   if (result.host.front() == '[') {
     if (result.host.back() != ']') return wrong("\"[\" without \"]\"");

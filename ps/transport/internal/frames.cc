@@ -15,7 +15,9 @@ namespace {
 constexpr size_t kMaxParts = 1 << 16;
 
 /// A message in ZeroMQ's hands, and how many of its parts it still has; one reference more is the giver's.
-struct Lent {
+struct Lent final : SendWindow::Spent {
+  Lent(std::shared_ptr<SendWindow> w, Outgoing m) : window(std::move(w)), message(std::move(m)) {}
+
   std::shared_ptr<SendWindow> window;
   Outgoing message;
   size_t bytes = 0;
@@ -25,7 +27,8 @@ struct Lent {
     if (references.fetch_sub(count) > count) return;
     const auto kept = std::move(window);
     const size_t given = bytes;
-    delete this;
+    message.frames.payloads.clear();  // tensors go at once
+    kept->leave(this);
     kept->give_back(given);
   }
 };
@@ -98,7 +101,8 @@ bool receive_part(zmq::socket_ref socket, zmq::message_t& part) {
 
 Handed hand_over(zmq::socket_ref socket, Outgoing& message, const std::shared_ptr<SendWindow>& window) {
   if (const int error = send_route(socket, message.route)) return error == EAGAIN ? Handed::no_room : Handed::gone;
-  auto* lent = new Lent{window, std::move(message)};
+  window->sweep();
+  auto* lent = new Lent(window, std::move(message));
   const auto& [head, payloads] = lent->message.frames;
   lent->bytes = lent->message.bytes();
   const size_t parts = 1 + payloads.size();

@@ -1,7 +1,5 @@
 #include <troupe/ps/transport/internal/io_loop.h>
 
-#include <poll.h>
-
 #include <chrono>
 #include <utility>
 
@@ -122,7 +120,10 @@ void IoLoop::answer(Outgoing message) {
     if (pushed.repeated) count(traffic_.dropped_repeated);
     if (pushed.dropped) count(traffic_.dropped_full, static_cast<int64_t>(pushed.dropped));
   }
-  router_bell_->ring();
+  if (std::this_thread::get_id() == io_thread_)
+    router_more_ = true;  // sent when what came in with the message that is answered is handed over
+  else
+    router_bell_->ring();
 }
 
 void IoLoop::close() {
@@ -134,11 +135,12 @@ void IoLoop::close() {
 }
 
 void IoLoop::run() {
-  for (serve_links(true); !stopping_; wait(kIdleMs)) {
-    serve_links(false);
+  io_thread_ = std::this_thread::get_id();
+  for (; !stopping_; wait(kIdleMs)) {
+    serve_links();
     if (!router_) continue;
     if (std::exchange(handshakes_, false)) serve_handshakes();
-    if (router_bell_->answer() || std::exchange(router_readable_, false)) serve_router();
+    if (router_bell_->answer() | std::exchange(router_more_, false)) serve_router();
   }
   drain();
 }
@@ -150,7 +152,7 @@ void IoLoop::drain() {
     return static_cast<int>(std::max<int64_t>(0, left));
   };
   std::vector<Incoming> ignored;
-  for (serve_links(true); !idle() && left_ms() > 0; wait(std::min(left_ms(), 10)))
+  for (serve_links(); !idle() && left_ms() > 0; wait(std::min(left_ms(), 10)))
     for (const auto& link : served_) link->serve(context_, ignored), ignored.clear();
   if (router_) send_answers();
   for (const auto& link : served_) {
@@ -182,11 +184,11 @@ void IoLoop::refresh() {
   for (const auto& link : retired) link->close(0);
 }
 
-void IoLoop::serve_links(bool all) {
+void IoLoop::serve_links() {
   refresh();
   std::vector<Incoming> received;
   for (const auto& link : served_) {
-    if (!all && !readable_.contains(link.get()) && !link->called()) continue;
+    if (!link->called()) continue;
     link->serve(context_, received);
     for (const Link::Event event : link->events()) handlers_.event(*link, event);
     for (Incoming& message : received) handlers_.message(message);
@@ -201,7 +203,7 @@ void IoLoop::serve_router() {
     handlers_.message(message);
   const bool sent = send_answers();
   // Whoever has just found the socket empty is told by its descriptor of what comes later; others must look.
-  if ((taken == kBatch || sent) && (router_->get(zmq::sockopt::events) & ZMQ_POLLIN)) router_bell_->ring();
+  router_more_ = (taken == kBatch || sent) && (router_->get(zmq::sockopt::events) & ZMQ_POLLIN);
 }
 
 bool IoLoop::send_answers() {
@@ -237,25 +239,30 @@ void IoLoop::serve_handshakes() {
   }
 }
 
+bool IoLoop::more() {
+  bool any = router_more_;
+  for (const auto& link : served_) any |= link->more();
+  return any;
+}
+
 void IoLoop::wait(int timeout_ms) {
-  std::vector<pollfd> files = {{wakeup_->fd(), POLLIN, 0}};
+  files_.assign(1, {wakeup_->fd(), POLLIN, 0});
   if (router_) {
-    files.push_back({router_->get(zmq::sockopt::fd), POLLIN, 0});
-    files.push_back({router_monitor_->get(zmq::sockopt::fd), POLLIN, 0});
-    files.push_back({zap_ ? zap_->fd() : -1, POLLIN, 0});
+    files_.push_back({router_->get(zmq::sockopt::fd), POLLIN, 0});
+    files_.push_back({router_monitor_->get(zmq::sockopt::fd), POLLIN, 0});
+    files_.push_back({zap_ ? zap_->fd() : -1, POLLIN, 0});
   }
-  const size_t first = files.size();
+  const size_t first = files_.size();
   for (const auto& link : served_) {  // a descriptor of -1 is passed over
-    files.push_back({link->socket_fd(), POLLIN, 0});
-    files.push_back({link->monitor_fd(), POLLIN, 0});
+    files_.push_back({link->socket_fd(), POLLIN, 0});
+    files_.push_back({link->monitor_fd(), POLLIN, 0});
   }
-  ::poll(files.data(), files.size(), timeout_ms);
-  if (files[0].revents) wakeup_->clear();
-  router_readable_ = router_ && files[1].revents;
-  handshakes_ = router_ && (files[2].revents || files[3].revents);
-  readable_.clear();
+  ::poll(files_.data(), files_.size(), more() ? 0 : timeout_ms);
+  if (files_[0].revents) wakeup_->clear();
+  router_more_ |= router_ && files_[1].revents;
+  handshakes_ |= router_ && (files_[2].revents || files_[3].revents);
   for (size_t i = 0; i < served_.size(); ++i)
-    if (files[first + 2 * i].revents || files[first + 2 * i + 1].revents) readable_.insert(served_[i].get());
+    served_[i]->told(files_[first + 2 * i].revents, files_[first + 2 * i + 1].revents);
 }
 
 }  // namespace troupe::ps

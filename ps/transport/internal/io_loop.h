@@ -1,4 +1,6 @@
 #pragma once
+#include <poll.h>
+
 #include <atomic>
 #include <functional>
 #include <map>
@@ -63,11 +65,12 @@ class IoLoop {
   void run();
   void drain();
   void refresh();
-  void serve_links(bool all);
+  void serve_links();
   void serve_router();
   void serve_handshakes();
   bool send_answers();
   void wait(int timeout_ms);
+  bool more();
   bool idle();
 
   const IoOptions options_;
@@ -90,10 +93,12 @@ class IoLoop {
   std::atomic<bool> changed_{false};  ///< links_ or retired_
   std::atomic<bool> stopping_{false};
 
+  std::atomic<std::thread::id> io_thread_{};
+
   // The I/O thread's alone.
   std::vector<std::shared_ptr<Link>> served_;  ///< as links_ when it last looked
-  std::set<Link*> readable_;                   ///< by the last poll
-  bool router_readable_ = true, handshakes_ = true;
+  std::vector<pollfd> files_;
+  bool router_more_ = true, handshakes_ = true;  ///< there is something to serve
   std::thread thread_;
 };
 

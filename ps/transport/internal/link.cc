@@ -33,9 +33,13 @@ void Link::post(Outgoing message) {
   if (queue_.empty() && socket_ && window_->open()) {
     const Handed handed = hand_over(*socket_, message, window_);
     count_handed(handed, bytes);
-    // Sending may have seen that something came in, of which the descriptor then does not tell.
+    // Sending may have seen that something came in, of which the descriptor then does not tell. To ask costs system
+    // calls: the I/O thread, which sends many messages while it hands over what came in, asks once afterwards.
     if (handed != Handed::no_room) {
-      if (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN) bell_->ring();
+      if (std::this_thread::get_id() == io_thread_)
+        sent_here_ = true;
+      else if (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN)
+        bell_->ring();
       return;
     }
   }
@@ -46,6 +50,14 @@ void Link::post(Outgoing message) {
     window_->want();
   else
     bell_->ring();
+}
+
+bool Link::more() {
+  if (std::exchange(sent_here_, false)) {
+    std::lock_guard lock(mutex_);
+    more_ |= socket_ && (socket_->get(zmq::sockopt::events) & ZMQ_POLLIN);
+  }
+  return more_;
 }
 
 std::shared_ptr<SharedSender> Link::ring() const {
@@ -87,6 +99,7 @@ bool Link::open(zmq::context_t& context) try {
   monitor_.emplace(context, zmq::socket_type::pair);
   monitor_->connect(events);
   socket_->connect(peer_.address);
+  events_wait_ = true;
   socket_fd_ = socket_->get(zmq::sockopt::fd);
   monitor_fd_ = monitor_->get(zmq::sockopt::fd);
   return true;
@@ -101,6 +114,7 @@ bool Link::open(zmq::context_t& context) try {
 void Link::serve(zmq::context_t& context, std::vector<Incoming>& received) {
   std::lock_guard lock(mutex_);
   if (!socket_ && (queue_.empty() || retired() || !open(context))) return;
+  io_thread_ = std::this_thread::get_id();
   Incoming message;
   while (received.size() < kBatch && receive(*socket_, false, options_.max_message_bytes, message)) {
     message.key_role = key_role_;
@@ -109,7 +123,7 @@ void Link::serve(zmq::context_t& context, std::vector<Incoming>& received) {
   if (queue_.empty() && received.size() < kBatch) return;  // the descriptor tells of what comes later
   pump();
   const int events = socket_->get(zmq::sockopt::events);
-  if ((events & ZMQ_POLLIN) || ((events & ZMQ_POLLOUT) && !queue_.empty() && window_->open())) bell_->ring();
+  more_ |= (events & ZMQ_POLLIN) || ((events & ZMQ_POLLOUT) && !queue_.empty() && window_->open());
 }
 
 void Link::pump() {
@@ -132,6 +146,7 @@ void Link::count_handed(Handed handed, size_t bytes) {
 
 std::vector<Link::Event> Link::events() {
   std::vector<Event> found;
+  if (!std::exchange(events_wait_, false)) return found;
   zmq::message_t frame;
   while (monitor_ && zmq_msg_recv(frame.handle(), monitor_->handle(), ZMQ_DONTWAIT) >= 0) {
     const uint16_t event = event_of(frame);

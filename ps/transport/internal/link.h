@@ -5,6 +5,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 #include <zmq.hpp>
 
@@ -57,7 +59,15 @@ class Link : public std::enable_shared_from_this<Link> {
   bool retired() const { return retired_.load(); }
 
   // ---- the rest is for the I/O thread -----------------------------------------------------------------------
-  bool called() { return bell_->answer(); }
+  /// What poll says of the descriptors.
+  void told(bool socket, bool monitor) {
+    more_ |= socket || monitor;
+    events_wait_ |= monitor;
+  }
+  /// To be asked before the thread waits: there is something to serve at once.
+  bool more();
+  /// Once: it is to be served.
+  bool called() { return bell_->answer() | std::exchange(more_, false); }
   /// Sends what waits and may go, and appends what came in. Opens the socket where something waits.
   void serve(zmq::context_t& context, std::vector<Incoming>& received);
   /// Changes of the connection since the last call.
@@ -91,12 +101,15 @@ class Link : public std::enable_shared_from_this<Link> {
   std::mutex mutex_;  ///< guards what follows
   SendQueue queue_;
   std::optional<zmq::socket_t> socket_;
+  std::thread::id io_thread_;  ///< which serves; none before
 
   mutable std::mutex ring_mutex_;
   std::shared_ptr<SharedSender> ring_;  ///< guarded by ring_mutex_
 
   std::optional<zmq::socket_t> monitor_;  ///< the I/O thread's alone, as are the descriptors
   int socket_fd_ = -1, monitor_fd_ = -1;
+  bool sent_here_ = false;                ///< by the I/O thread, since it was asked for more; these three are its own
+  bool more_ = true, events_wait_ = true;
   std::atomic<bool> retired_{false}, connected_{false};
 };
 

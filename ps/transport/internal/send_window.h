@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <utility>
 
 #include <troupe/ps/transport/internal/bell.h>
 
@@ -18,6 +19,9 @@ class SendWindow {
 
   SendWindow(size_t bytes, std::shared_ptr<Bell> bell)
       : limit_(bytes), most_(bytes * kMostTimes), bell_(std::move(bell)) {}
+  ~SendWindow() { sweep(); }
+  SendWindow(const SendWindow&) = delete;
+  SendWindow& operator=(const SendWindow&) = delete;
 
   /// One message more may go, whatever its size.
   bool open() const { return held_.load() < limit_.load(); }
@@ -39,11 +43,28 @@ class SendWindow {
   }
   size_t held_bytes() const { return held_.load(); }
 
+  /// Memory of a message that was given back. It is freed by whoever sends next: from ZeroMQ's thread, it would be
+  /// locked away from the thread that took it and takes the next.
+  struct Spent {
+    virtual ~Spent() = default;
+    Spent* next = nullptr;
+  };
+  /// From any thread. Takes ownership.
+  void leave(Spent* spent) {
+    spent->next = spent_.load();
+    while (!spent_.compare_exchange_weak(spent->next, spent)) {
+    }
+  }
+  void sweep() {
+    for (Spent* spent = spent_.exchange(nullptr); spent;) delete std::exchange(spent, spent->next);
+  }
+
  private:
   std::atomic<size_t> limit_;
   const size_t most_;
   std::atomic<size_t> held_{0};
   std::atomic<bool> wanted_{false}, was_full_{false};
+  std::atomic<Spent*> spent_{nullptr};
   std::shared_ptr<Bell> bell_;
 };
 

@@ -18,12 +18,13 @@
 namespace troupe::ps {
 
 /// The part of this process's memory that others of its user and host may read: large gradients and parameters are made
-/// here (allocate_to_lend), and a message to such a process names them instead of carrying them. What is lent is not written until it is given back,
-/// since whoever publishes a tensor writes it no more, and not freed, since a Loan holds it.
+/// here (allocate_to_lend), and a message to such a process names them instead of carrying them. What is lent is not
+/// written until it is given back, since whoever publishes a tensor writes it no more, and not freed, since a Loan
+/// holds it.
 ///
 /// One a process, like the heap of the system, from the first transport on that shares memory; half as large as the
-/// memory of the machine, of which the system gives what is touched. Where it is full, or there is none, tensors are made
-/// elsewhere and copied on their way. Thread-safe.
+/// memory of the machine, of which the system gives what is touched. Where it is full, or there is none, tensors are
+/// made elsewhere and copied on their way. Thread-safe.
 class SharedHeap final : public LargeBlocks {
  public:
   /// Null where the system has no such memory.

@@ -14,15 +14,16 @@
 ///
 /// A message is one block and one entry, which says where the block is. A block holds
 ///
-///     (u64 bytes, u64 place) of each payload · head · payload · payload ...       (head from 8, payloads from 64 bytes)
+///     (u64 bytes, u64 place) of each payload · head · payload · payload ...     (head from 8, payloads from 64 bytes)
 ///
 /// `place` 0 means that the payload is in the block; any other is where it lies in the sender's heap, which the
 /// receiver has mapped: it is lent, and the sender keeps it as it is until the block comes back.
 ///
 /// The sender takes a block number and room in its arena, writes the block, then the entry, and last the entry's
 /// `turn`. The receiver maps the block into tensors; when the last of them goes it sets the bit of the block's number
-/// in `freed`, in any order. Nothing else is ever written by the receiver. There are as many entries as block numbers,
-/// so that the ring cannot be full.
+/// in `freed`, in any order. The receiver writes nothing else: it has mapped the arena to be read alone, and its tensors
+/// say so (Buffer::writable), so that what is to be kept and changed is copied out and the room comes back. There are as
+/// many entries as block numbers, so that the ring cannot be full.
 ///
 /// Each side may die, or lie, at any moment: it only trusts what it wrote itself, and checks the rest.
 namespace troupe::ps::shared {

@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -76,6 +78,47 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::open(const SharedOffer& offe
       prefix.token != offer.token)
     return refuse(offer, "it holds another token");
   return map(std::move(file), offer.bytes, offer.token, access);
+}
+
+void SharedMemory::only_read_from(uint64_t offset) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = (kPrefixBytes + offset + page - 1) / page * page, end = kPrefixBytes + bytes_;
+  if (begin < end) ::mprotect(map_ + begin, end - begin, PROT_READ);  // where it fails, it stays writable
+}
+
+namespace {
+
+// Replaces these pages by a copy at once: whoever reads them meanwhile sees the one or the other.
+bool copy_in_place(std::byte* at, size_t bytes) {
+  void* const copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, at, bytes);
+  ::mprotect(copy, bytes, PROT_READ);
+  if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED) return true;
+  ::munmap(copy, bytes);
+  return false;
+}
+
+}  // namespace
+
+void SharedMemory::keep_copies(std::span<const Range> ranges) {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t all = (kPrefixBytes + bytes_ + page - 1) / page * page;
+  uint64_t done = 0;  // of the mapping: it is a copy, or nothing, up to here
+  const auto leave_out = [&](uint64_t end) {
+    if (end > done)
+      ::mmap(map_ + done, end - done, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  };
+  for (const Range& range : ranges) {
+    const uint64_t begin = std::max(done, (kPrefixBytes + range.at) / page * page);
+    const uint64_t end = (kPrefixBytes + range.at + range.bytes + page - 1) / page * page;
+    if (begin >= end) continue;
+    leave_out(begin);
+    copy_in_place(map_ + begin, end - begin);
+    done = end;
+  }
+  leave_out(all);
+  file_ = FileDescriptor(-1);
 }
 
 SharedMemory::~SharedMemory() { ::munmap(map_, bytes_ + kPrefixBytes); }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include <troupe/kernels/base/file_descriptor.h>
 #include <troupe/kernels/base/result.h>
@@ -44,16 +45,25 @@ class SharedMemory {
   uint64_t bytes() const { return bytes_; }
   int file() const { return file_.get(); }
 
+  struct Range {
+    uint64_t at = 0, bytes = 0;  ///< of data()
+  };
+  /// Of memory that is only read here, and written by nobody any more: these ranges, ascending, become copies that
+  /// are this process's own, in the same places, while others read them; the rest must not be touched from then on.
+  /// What cannot be copied for want of memory stays as it is.
+  void keep_copies(std::span<const Range> ranges);
+  /// From the first whole page at `offset` of data() on it is only read here: whoever writes is ended by the system.
+  void only_read_from(uint64_t offset);
+
   static constexpr uint64_t kPrefixBytes = 64;  ///< before data(): magic, token
 
  private:
-
   SharedMemory(FileDescriptor file, std::byte* map, uint64_t bytes, uint64_t token)
       : file_(std::move(file)), map_(map), bytes_(bytes), token_(token) {}
   static Result<std::shared_ptr<SharedMemory>> map(FileDescriptor file, uint64_t bytes, uint64_t token,
                                                    Access access);
 
-  FileDescriptor file_;
+  FileDescriptor file_;  // closed once there are copies
   std::byte* const map_;
   const uint64_t bytes_, token_;
 };

@@ -93,7 +93,8 @@ void SharedPeers::accepted(const SharedFrame& frame) {
   const auto link = offered.link.lock();
   if (!doorbell || !link) return;
   offered.ring->set_doorbell(std::move(*doorbell));
-  // What earlier rings lent and did not get back bounds what is lent in all, also where connections break again and again.
+  // What earlier rings lent and did not get back bounds what is lent in all, also where connections break again and
+  // again.
   const bool lends = heap_ && frame.heap == heap_->offer() && heap_->take_back() <= options_.arena_bytes;
   if (lends && receiver.get() >= 0) {
     offered.ring->lend(*heap_, std::move(receiver));

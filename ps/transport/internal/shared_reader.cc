@@ -30,9 +30,10 @@ SharedReader::~SharedReader() {
 }
 
 Result<SharedReader::Attached> SharedReader::attach(uint64_t link, const SharedOffer& offer, const SharedOffer& heap) {
-  auto receiver = SharedReceiver::open(offer, options_.arena_limit_bytes, heap);
+  auto lends = heap.pid == offer.pid ? heaps_.open(heap) : nullptr;
+  const Attached attached{lends != nullptr};
+  auto receiver = SharedReceiver::open(offer, options_.arena_limit_bytes, std::move(lends));
   if (!receiver) return tl::unexpected(receiver.error());
-  const Attached attached{(*receiver)->borrows()};
   {
     std::lock_guard lock(mutex_);
     changes_.push_back({link, std::move(*receiver)});
@@ -85,10 +86,13 @@ bool SharedReader::let_go() {
   const bool look = now >= next_look_;
   if (look) next_look_ = now + kLookAround;
   if (look && sinks_.looking_around) sinks_.looking_around();
+  std::vector<std::shared_ptr<PeerHeap>> ended;
+  if (look) ended = heaps_.take_ended();  // first: each of their rings is found orphaned now, and read to its end
   std::vector<uint64_t> gone;
   for (const auto& [link, receiver] : links_)
     if (receiver->closed() || (look && receiver->orphaned())) gone.push_back(link);
   for (const uint64_t link : gone) finish(link);
+  for (const auto& heap : ended) heap->let_go();
   return !gone.empty();
 }
 

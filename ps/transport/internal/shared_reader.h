@@ -11,6 +11,7 @@
 
 #include <troupe/ps/transport/internal/doorbell.h>
 #include <troupe/kernels/base/lookout.h>
+#include <troupe/ps/transport/internal/peer_heaps.h>
 #include <troupe/ps/transport/internal/shared_receiver.h>
 
 namespace troupe::ps {
@@ -70,6 +71,7 @@ class SharedReader {
   Doorbell bell_;
   const Sinks sinks_;
   const Options options_;
+  PeerHeaps heaps_;
   std::map<uint64_t, std::unique_ptr<SharedReceiver>> links_;  // the thread's own, as are the next lines
   std::chrono::steady_clock::time_point next_look_{};
   Lookout lookout_;

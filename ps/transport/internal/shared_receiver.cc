@@ -5,7 +5,6 @@
 
 #include <troupe/kernels/base/text.h>
 #include <troupe/ps/transport/internal/process_handle.h>
-#include <troupe/ps/transport/internal/shared_heap.h>
 
 namespace troupe::ps {
 
@@ -21,7 +20,10 @@ void give_back(Control& control, uint32_t block) {
 class BlockBuffer final : public Buffer {
  public:
   BlockBuffer(std::shared_ptr<SharedMemory> memory, Control& control, uint32_t block, std::byte* data, uint64_t bytes)
-      : Buffer(data, bytes, Device{}, [](Buffer&) {}), memory_(std::move(memory)), control_(control), block_(block) {}
+      : Buffer(data, bytes, Device{}, [](Buffer&) {}, false),
+        memory_(std::move(memory)),
+        control_(control),
+        block_(block) {}
   ~BlockBuffer() { give_back(control_, block_); }
 
  private:
@@ -30,32 +32,18 @@ class BlockBuffer final : public Buffer {
   const uint32_t block_;
 };
 
-/// What lies in the sender's heap, as long as somebody views it; with it the block that came with it.
-class LentBuffer final : public Buffer {
- public:
-  LentBuffer(std::shared_ptr<SharedMemory> heap, BufferPtr block, std::byte* data, uint64_t bytes)
-      : Buffer(data, bytes, Device{}, [](Buffer&) {}, false), heap_(std::move(heap)), block_(std::move(block)) {}
-
- private:
-  const std::shared_ptr<SharedMemory> heap_;
-  const BufferPtr block_;
-};
-
 }  // namespace
 
 Result<std::unique_ptr<SharedReceiver>> SharedReceiver::open(const SharedOffer& offer, uint64_t limit_bytes,
-                                                              const SharedOffer& heap) {
+                                                              std::shared_ptr<PeerHeap> heap) {
   if (offer.bytes < sizeof(Control)) return fail(ErrorKind::invalid, "the offered memory is too small for a ring");
   // Before the memory: a process that has this memory open is the one that the number means.
   FileDescriptor process = open_process(offer.pid);
   if (process.get() < 0) return fail(ErrorKind::missing, cat("process ", offer.pid, ": ", std::strerror(errno)));
   auto memory = SharedMemory::open(offer, sizeof(Control) + limit_bytes);
   if (!memory) return tl::unexpected(memory.error());
-  std::shared_ptr<SharedMemory> lends;
-  if (heap.bytes > 0 && heap.pid == offer.pid)
-    if (auto mapped = SharedMemory::open(heap, SharedHeap::size_bytes(), SharedMemory::Access::read))
-      lends = std::move(*mapped);
-  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory), std::move(lends), std::move(process)));
+  (*memory)->only_read_from(sizeof(Control));
+  return std::unique_ptr<SharedReceiver>(new SharedReceiver(std::move(*memory), std::move(heap), std::move(process)));
 }
 
 SharedReceiver::~SharedReceiver() {
@@ -112,8 +100,9 @@ Result<bool> SharedReceiver::receive(const Sink& sink) {
         payloads.emplace_back(buffer, offsets[i], shape, DType::u8);
         continue;
       }
-      std::byte* const data = heap_->data() + parts[i].place;
-      payloads.emplace_back(std::make_shared<LentBuffer>(heap_, buffer, data, parts[i].bytes), 0, shape, DType::u8);
+      BufferPtr borrowed = heap_->borrow(parts[i].place, parts[i].bytes, buffer);
+      if (!borrowed) return nonsense("names memory of a process that has ended");
+      payloads.emplace_back(std::move(borrowed), 0, shape, DType::u8);
     }
   }
   sink(head_, std::move(payloads));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <troupe/kernels/tensor/tensor.h>
+#include <troupe/ps/transport/internal/peer_heaps.h>
 #include <troupe/ps/transport/internal/shared_layout.h>
 #include <troupe/ps/transport/internal/shared_memory.h>
 
@@ -14,21 +15,18 @@ namespace troupe::ps {
 /// The receiving end of what one SharedSender sends. One thread at a time.
 class SharedReceiver {
  public:
-  /// `head` is a private copy, valid during the call. Payloads are u8 tensors, aligned to 64 bytes, that view the
-  /// shared block or, not to be written, the sender's heap: they may be kept as long as wanted (that is room the sender
-  /// does not have), outlive this object and be dropped by any thread. Their bytes are the sender's word: it could
-  /// still write them.
+  /// `head` is a private copy, valid during the call. Payloads are u8 tensors, aligned to 64 bytes and not to be
+  /// written, that view the shared block or the sender's heap: they may be kept as long as wanted (that is room the
+  /// sender does not have), outlive this object and be dropped by any thread. Their bytes are the sender's word: it
+  /// could still write them.
   using Sink = std::function<void(std::span<const std::byte> head, std::vector<Tensor> payloads)>;
 
-  /// Refuses what does not fit the layout; `limit_bytes` bounds the sender's arena. `heap`: the sender's, of no bytes
-  /// where it lends nothing.
+  /// Refuses what does not fit the layout; `limit_bytes` bounds the sender's arena. `heap`: the sender's;
+  /// null where it lends nothing.
   static Result<std::unique_ptr<SharedReceiver>> open(const SharedOffer& offer, uint64_t limit_bytes,
-                                                      const SharedOffer& heap = {});
+                                                      std::shared_ptr<PeerHeap> heap = nullptr);
   /// What waits is given back unread.
   ~SharedReceiver();
-  /// The heap could be mapped.
-  bool borrows() const { return heap_ != nullptr; }
-
   /// There is a message. Cheap; sequentially consistent with a sender's look at the doorbell.
   bool waiting() const { return next_entry().turn.load() == received_ + 1; }
 
@@ -42,7 +40,7 @@ class SharedReceiver {
   Result<bool> receive(const Sink& sink);
 
  private:
-  SharedReceiver(std::shared_ptr<SharedMemory> memory, std::shared_ptr<SharedMemory> heap, FileDescriptor process)
+  SharedReceiver(std::shared_ptr<SharedMemory> memory, std::shared_ptr<PeerHeap> heap, FileDescriptor process)
       : memory_(std::move(memory)),
         heap_(std::move(heap)),
         process_(std::move(process)),
@@ -50,7 +48,7 @@ class SharedReceiver {
   shared::Entry& next_entry() const { return control_.ring[received_ % shared::kBlocks]; }
 
   const std::shared_ptr<SharedMemory> memory_;
-  const std::shared_ptr<SharedMemory> heap_;  // to be read; null: the sender lends nothing
+  const std::shared_ptr<PeerHeap> heap_;  // null: the sender lends nothing
   const FileDescriptor process_;  // readable once it has ended
   shared::Control& control_;
   uint64_t received_ = 0;

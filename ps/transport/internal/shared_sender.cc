@@ -1,6 +1,7 @@
 #include <troupe/ps/transport/internal/shared_sender.h>
 
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace troupe::ps {
@@ -50,18 +51,18 @@ bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor>
   std::optional<BlockPlan> plan;
   std::optional<Place> place;
   std::vector<BufferPtr> lent, returned;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].place) lent.push_back(payloads[i].buffer());
   {
     std::lock_guard lock(mutex_);
     collect(returned);
-    uint64_t lent_bytes = 0;
-    for (const Payload& part : parts) lent_bytes += part.place ? part.bytes : 0;
-    if (lent_bytes > arena_bytes_ - loans_.bytes())
-      for (Payload& part : parts) part.place = lent_bytes = 0;
+    if (!may_lend(lent)) {
+      lent.clear();
+      for (Payload& part : parts) part.place = 0;
+    }
     plan = plan_block(head.size(), parts, arena_bytes_, [&](size_t i, uint64_t at) { offsets[i] = at; });
     if (!plan || !(place = take(plan->bytes))) return false;
-    for (size_t i = 0; i < parts.size(); ++i)
-      if (parts[i].place) lent.push_back(payloads[i].buffer());
-    loans_.lend(place->block, std::move(lent), lent_bytes);
+    loans_.lend(place->block, std::move(lent));
   }
 
   std::byte* const to = arena_data_ + place->offset;
@@ -73,6 +74,15 @@ bool SharedSender::send(std::span<const std::byte> head, std::span<const Tensor>
   publish(*place, head.size(), static_cast<uint32_t>(parts.size()));
   doorbell_->ring();
   return true;
+}
+
+bool SharedSender::may_lend(const std::vector<BufferPtr>& buffers) const {
+  uint64_t more = 0;
+  std::set<const Buffer*> counted;
+  for (const BufferPtr& buffer : buffers)
+    if (!loans_.has(*buffer) && counted.insert(buffer.get()).second) more += buffer->bytes();
+  const bool first = loans_.empty() && counted.size() == 1;
+  return more == 0 || first || (loans_.bytes() <= arena_bytes_ && more <= arena_bytes_ - loans_.bytes());
 }
 
 std::optional<SharedSender::Place> SharedSender::take(uint64_t bytes) {

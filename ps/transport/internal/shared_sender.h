@@ -40,7 +40,8 @@ class SharedSender {
 
   /// Bytes of messages that the receiver has not given back: still on their way, or viewed by its tensors.
   uint64_t held_bytes();
-  /// And of tensors that it reads where they are; never more than the arena has.
+  /// And of the buffers whose tensors, or parts of them, it reads where they are: never more than the arena has, but
+  /// that one of any size is lent where nothing else is.
   uint64_t lent_bytes();
 
  private:
@@ -52,6 +53,7 @@ class SharedSender {
   explicit SharedSender(std::shared_ptr<SharedMemory> memory);
 
   std::vector<shared::Payload> describe(std::span<const Tensor> payloads) const;
+  bool may_lend(const std::vector<BufferPtr>& buffers) const;  // with mutex_
   std::optional<Place> take(uint64_t bytes);         // with mutex_
   void collect(std::vector<BufferPtr>& returned);  // with mutex_; to be dropped without
   void publish(const Place& place, uint64_t head_bytes, uint32_t payloads);
