@@ -76,8 +76,8 @@ struct WorkerOptions {
 ///
 /// Whoever has left the group pulls for itself what had not come. What had come, for a step that has begun, is brought
 /// to host memory: that step may have no group, and gradients stay where the weights are. It is not read again, since
-/// whoever follows a server that was lost may go on from older parameters. The group's first step each pulls for itself,
-/// and a test always.
+/// whoever follows a server that was lost may go on from older parameters. The group's first step each pulls for
+/// itself, and a test always.
 class WorkerCore {
  public:
   struct Effects {
