@@ -158,9 +158,6 @@ BUGS = {
         (HOST, "HostStep{work, membership_.generation, host_.members, {}, 0, {}};",
          'HostStep{work, membership_.generation, host_.members, {}, 0, old};'),
     ],
-    # What a group that has ended gave is read again, though the forward pass has been.
-    "given_read_again": [
-        (HOST, "    if (!is_root()) {\n", '    if (!is_root() && !bug("given_read_again")) {\n')],
     # A step that a worker may have pushed before it was started again is in a sum of its host.
     "repeated_step_summed": [
         (COLLECTIVE, "if (membership_.workers[x] > 1) first = ",
