@@ -266,9 +266,9 @@ bool WorkerCore::take_given(LayerId layer) {
   return true;
 }
 
-// The group is no more, and the step that waits may be computed without one. The lowest has in host memory what it gave.
-// What follows a push of this worker's own is pulled behind that, and what a step that has not begun needs when it
-// begins.
+// The group is no more, and the step that waits may be computed without one. The lowest has in host memory what it
+// gave. What follows a push of this worker's own is pulled behind that, and what a step that has not begun needs when
+// it begins.
 void WorkerCore::keep_given(Effects& out) {
   if (!host_step_) return;
   const Step step = host_step_->work.step + 1;

@@ -64,7 +64,8 @@ class Host {
     plans.resize(members.size());
     for (size_t w = 0; w < members.size(); ++w)
       members[w]->join_group(
-          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w], {{0}}, {{0}}},
+          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w], {{0}},
+           {{0}}},
           report(w));
     for (size_t w = 0; w < members.size(); ++w) next<GroupKnown>(w);
   }

@@ -127,7 +127,7 @@ void HostGroups::done(const std::shared_ptr<Member>& m) {
   later(m, std::move(task));
 }
 
-// ---- groups ----------------------------------------------------------------------------------------------------------
+// ---- groups ---------------------------------------------------------------------------------------------------------
 
 void HostGroups::join(const std::shared_ptr<Member>& m, const ps::JoinGroup& task, uint64_t left,
                       const Report& report) {
