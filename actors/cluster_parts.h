@@ -21,6 +21,8 @@
 
 namespace troupe {
 
+class Reducer;
+
 /// Hears what happens in a run, on the coordinator's thread: be quick.
 class RunObserver {
  public:
@@ -80,6 +82,9 @@ struct ClusterParts {
   std::optional<DeviceParts> devices;   ///< [workers compute on the CPU]
   std::optional<DeviceParts> server_devices;  ///< [servers' parameters and optimizer state lie in host memory]
   bool wants_devices = false;           ///< other workers of the run may have some
+  /// A worker's end of what adds up on its host, where the run lives in several processes (Reducer::join_group). [the
+  /// group of `devices`]
+  std::function<std::shared_ptr<Reducer>(const ps::Endpoint&)> host_reducer;
   bool spread = false;                  ///< the run lives in several processes
   int64_t bucket_bytes = 1 << 20;       ///< of all_reduce layers that are reduced together (ps/param/buckets.h)
   int reduce_threads = 0;               ///< of the LocalGroup, that reduce while workers compute

@@ -69,6 +69,10 @@ struct Shared {
   /// Where weights that are given together lie, by the first layer: one step's and the next one's in turn, so that
   /// steps that were captured there can be replayed (nn/graph_choice.h).
   std::map<ps::LayerId, std::array<Tensor, 2>> places;
+  Tensor sums;                   ///< where one bucket after the other is summed
+  Tensor line, lines;            ///< of one member, and of all, in the agreement on the first step
+  Tensor host_line, host_lines;  ///< the same in host memory, pinned
+  Tensor share;                  ///< a member's samples and whether they are finite, pinned
   std::vector<ps::Bucket> kept;  ///< of the step that runs, summed or to be: they go alone when the group is left
 
   explicit Shared(HostReducerParts given) : parts(std::move(given)) {}
@@ -86,6 +90,7 @@ struct Shared {
     std::memcpy(key.data(), task.id.data(), key.size());
     GroupSeat seat{task.rank, task.size, parts.device, task.plan, {}};
     seat.given_up = [this, left_before] { return exit.times_left() != left_before; };
+    TROUPE_TRY(make_places(task));
     report(GroupKnown{task.generation, task.id});
     auto joined = parts.backend->join_group(key, seat);
     if (!joined) return tl::unexpected<Error>(joined.error());
@@ -99,21 +104,56 @@ struct Shared {
     return {};
   }
 
+  /// All memory that its calls need, before there is a group: taking some from a device may wait for a kernel that runs
+  /// there, and the others' kernels wait for this member's calls.
+  Status make_places(const ps::JoinGroup& task) {
+    auto stream = own_stream();
+    if (!stream) return tl::unexpected<Error>(stream.error());
+    int64_t largest = 0;
+    for (const auto& layers : task.summed) largest = std::max(largest, packed_count_of(layers));
+    if (!sums || sums.count() != largest + kLineElements) {
+      sums = {};
+      auto made = memory_for(**stream, largest + kLineElements, "gradients", task.summed);
+      if (!made) return tl::unexpected<Error>(made.error());
+      sums = std::move(*made);
+    }
+    for (const auto& layers : task.given)
+      for (const ps::Step turn : {0, 1})
+        if (auto place = place_for(layers, turn); !place) return tl::unexpected<Error>(place.error());
+    line = (*stream)->empty({kLineElements}, DType::f64);
+    lines = (*stream)->empty({kLineElements * task.size}, DType::f64);
+    host_line = empty_on_host(*parts.backend, line.shape(), DType::f64);
+    host_lines = empty_on_host(*parts.backend, lines.shape(), DType::f64);
+    share = empty_on_host(*parts.backend, {kLineElements});
+    return {};
+  }
+
+  int64_t packed_count_of(const std::vector<ps::LayerId>& layers) const {
+    int64_t total = 0;
+    for (const ps::LayerId layer : layers) total += packed_count(parts.layers[layer].count);
+    return total;
+  }
+
+  Result<Tensor> memory_for(Stream& stream, int64_t count, const char* what,
+                            const std::vector<std::vector<ps::LayerId>>& layers) const {
+    try {
+      return stream.empty({count});
+    } catch (const std::bad_alloc& e) {
+      return fail(ErrorKind::exhausted, cat("no memory for ", count, " ", what, " from layer ",
+                                            parts.layers[layers.front().front()].name, " on: ", e.what()));
+    }
+  }
+
   /// Of all members' numbers.
-  static Result<ps::Step> highest(Communicator& members, ps::Step mine) {
+  Result<ps::Step> highest(Communicator& members, ps::Step mine) {
     Stream& stream = *members.stream();
-    Tensor host = Tensor::zeros({kLineElements}, DType::f64);
-    host.data<double>()[0] = static_cast<double>(mine);
-    Tensor all_host = Tensor::empty({kLineElements * members.size()}, DType::f64);
-    Tensor one = stream.empty(host.shape(), DType::f64), all = stream.empty(all_host.shape(), DType::f64);
-    stream.copy(host, one);
-    TROUPE_TRY(members.all_gather(one, all));
-    stream.copy(all, all_host);
+    std::ranges::fill(host_line.span<double>(), static_cast<double>(mine));
+    stream.copy(host_line, line);
+    TROUPE_TRY(members.all_gather(line, lines));
+    stream.copy(lines, host_lines);
     TROUPE_TRY(stream.wait());
-    double found = 0;
-    for (int rank = 0; rank < members.size(); ++rank)
-      found = std::max(found, std::as_const(all_host).data<double>()[kLineElements * rank]);
-    return static_cast<ps::Step>(found);
+    const auto found = std::as_const(host_lines).span<double>();
+    return static_cast<ps::Step>(std::ranges::max(found));
   }
 
   Status reduce(ps::Bucket bucket, const Report& report) {
@@ -130,8 +170,8 @@ struct Shared {
     const ps::Step step = bucket.front().step;
     const Span span(parts.track, "reduce", step, {"layer", bucket.front().layer});
     Stream& stream = *group->stream();
-    PackedBucket packed = pack(stream, bucket, parts.layers, kLineElements);
-    Tensor share = Tensor::zeros({kLineElements});  // counts below 2^24, which f32 holds exactly
+    PackedBucket packed = pack_into(sums, stream, bucket, kLineElements);
+    std::ranges::fill(share.span<float>(), 0.f);  // counts below 2^24, which f32 holds exactly
     share.data<float>()[0] = static_cast<float>(bucket.front().host->samples);
     share.data<float>()[1] = bucket.front().host->finite ? 0 : 1;
     stream.copy(share, packed.more);
@@ -180,7 +220,7 @@ struct Shared {
   Status broadcast(const ps::Broadcast& task, const Report& report) {
     if (!group || generation != task.generation) return {};
     const Span span(parts.track, "broadcast", task.step, {"layer", task.layers.front()});
-    auto place = place_for(task);
+    auto place = place_for(task.layers, task.step);
     if (!place) return tl::unexpected<Error>(place.error());
     Stream& stream = *group->stream();
     ps::HostWeights weights{task.step, task.generation, {}};
@@ -200,21 +240,30 @@ struct Shared {
     return {};
   }
 
-  /// The one of the step before the last, where nobody reads it any more.
-  Result<Tensor> place_for(const ps::Broadcast& task) {
-    int64_t total = 0;
-    for (const ps::LayerId layer : task.layers) total += packed_count(parts.layers[layer].count);
-    Tensor& place = places[task.layers.front()][static_cast<size_t>(task.step % 2)];
+  /// The one of the step before the last. Who reads that still, which no step of a training does, keeps it.
+  Result<Tensor> place_for(const std::vector<ps::LayerId>& layers, ps::Step step) {
+    const int64_t total = packed_count_of(layers);
+    Tensor& place = places[layers.front()][static_cast<size_t>(step % 2)];
     if (place && place.count() == total && place.buffer().use_count() == 1) return place;
     auto stream = own_stream();
     if (!stream) return tl::unexpected<Error>(stream.error());
-    try {
-      place = (*stream)->empty({total});
-    } catch (const std::bad_alloc& e) {
-      return fail(ErrorKind::exhausted, cat("no memory for ", total, " weights from layer ",
-                                            parts.layers[task.layers.front()].name, " on: ", e.what()));
+    place = {};
+    auto made = memory_for(**stream, total, "weights", {layers});
+    if (made) place = *made;
+    return made;
+  }
+
+  Status fetch(ps::Fetch task, const Report& report) {
+    auto copies = own_stream();
+    if (!copies) return tl::unexpected<Error>(copies.error());
+    for (auto& [layer, state] : task.layers) {
+      Tensor host = empty_on_host(*parts.backend, state.values.shape());
+      (*copies)->copy(state.values, host);
+      state.values = std::move(host);
     }
-    return place;
+    TROUPE_TRY((*copies)->wait());
+    report(FetchDone{std::move(task.layers)});
+    return {};
   }
 
   Status leave(const Report& report) {
@@ -263,6 +312,10 @@ class HostReducer final : public Reducer {
     const std::string what = cat("weights of step ", task.step, " for the devices of this host");
     submit(what, std::move(report),
            [task = std::move(task)](Shared& shared, const Report& report) { return shared.broadcast(task, report); });
+  }
+  void fetch(ps::Fetch task, Report report) override {
+    submit("weights for host memory", std::move(report),
+           [task = std::move(task)](Shared& shared, const Report& report) { return shared.fetch(task, report); });
   }
   void abort(const std::string& reason) override { shared_->exit.leave(reason); }
 

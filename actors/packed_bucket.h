@@ -22,6 +22,9 @@ inline int64_t packed_count(int64_t count) {
 
 /// Copies them on `stream`, from the device or from host memory; the bucket is kept until that has run. Without memory
 /// a std::runtime_error that names the first layer.
-PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers, int64_t more = 0);
+PackedBucket pack(Stream& stream, const ps::Bucket& bucket, const std::vector<LayerSpec>& layers);
+
+/// The same into `memory`, which has room for the packed counts and `more`.
+PackedBucket pack_into(const Tensor& memory, Stream& stream, const ps::Bucket& bucket, int64_t more);
 
 }  // namespace troupe

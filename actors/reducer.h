@@ -40,7 +40,8 @@ class Reducer {
     TROUPE_CHECK(false, "a gradient of layer ", layer, " on device ", gradient.device().index,
                  " of a group of the CPU");
   }
-  /// Layers on the device into host memory: FetchDone. Those that reduce in host memory are never asked.
+  /// Layers on the device, no task that writes to them being under way, into host memory: FetchDone. Those that
+  /// reduce in host memory are never asked.
   virtual void fetch(ps::Fetch task, Report report) {
     TROUPE_CHECK(!report, task.layers.size(), " layers on a device, of a group of the CPU");
   }

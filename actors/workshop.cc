@@ -189,7 +189,7 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
   options.skip_non_finite = parts_.coordinator.skip_non_finite;
   options.bucket_bytes = parts_.bucket_bytes;
   if (parts_.spread && parts_.wants_devices && parts_.coordinator.layout.stages == 1) {
-    options.device = parts_.devices ? "cuda" : "cpu";
+    options.device = parts_.devices || parts_.host_reducer ? "cuda" : "cpu";
     const std::set<ps::LayerId> layers = ever_all_reduced(parts_.coordinator);
     options.host_layers.assign(layers.begin(), layers.end());
     options.broadcasts = !parts_.server_devices;
@@ -221,6 +221,7 @@ caf::actor Workshop::worker(const ps::Endpoint& who, ps::Generation since) {
 std::function<std::shared_ptr<Reducer>()> Workshop::reducer(const ps::Endpoint& who, std::shared_ptr<Executor> compute,
                                                             Track track) {
   const uint32_t stages = parts_.coordinator.layout.stages;
+  if (parts_.host_reducer && parts_.spread) return [make = parts_.host_reducer, who] { return make(who); };
   if (parts_.all_reducer) return [parts = parts_, who] { return own_copy_reducer(parts, who); };
   if (parts_.devices && parts_.spread) return [parts = parts_, who] { return host_reducer(parts, who); };
   if (parts_.devices)

@@ -13,6 +13,12 @@ ops::Epilogue epilogue_of(Activation activation) {
   return is_relu(activation) ? ops::Epilogue::relu : ops::Epilogue::none;
 }
 
+ops::Epilogue gelu_of(Activation activation) {
+  return activation == Activation::gelu        ? ops::Epilogue::gelu
+         : activation == Activation::gelu_tanh ? ops::Epilogue::gelu_tanh
+                                               : ops::Epilogue::none;
+}
+
 Tensor activate(const Pass& pass, Activation activation, Tensor z, bool z_is_relu, LayerContext& context) {
   if (activation == Activation::gelu || activation == Activation::gelu_tanh) {
     Tensor y = pass.stream.empty(z.shape(), z.dtype());

@@ -16,6 +16,10 @@ enum class Activation : uint8_t {
 /// What an op that fuses a relu is asked to do for this activation.
 ops::Epilogue epilogue_of(Activation);
 
+/// What an op that adds a bias is asked to do for a gelu, whose gradient takes the bias in as well
+/// (BiasOps::bias_gelu_gradient); none for the others.
+ops::Epilogue gelu_of(Activation);
+
 /// y from z, which is consumed: for a relu y lies where z did. `z_is_relu` says that the op which made z has
 /// applied `epilogue_of` already. Keeps in the context what `activation_gradient` needs.
 Tensor activate(const Pass&, Activation, Tensor z, bool z_is_relu, LayerContext&);

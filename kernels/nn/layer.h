@@ -25,7 +25,7 @@ struct LayerContext {
   Tensor x;               ///< its input
   Tensor skip;            ///< second input of a ResidualAdd, put here by whoever calls `forward`
   Tensor y;               ///< its output, for the gradient of a relu
-  Tensor z;               ///< what went into a gelu
+  Tensor z;               ///< what went into a gelu; of a Linear with a bias, before that was added
   Tensor dz;              ///< loss gradient before the activation: from backward_input to backward_weight
   Tensor mean;            ///< of rows or channels
   Tensor spread;          ///< rstd of rows, or variance of channels

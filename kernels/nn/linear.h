@@ -5,6 +5,9 @@ namespace troupe::nn {
 
 /// y[n, ..., outputs] = activation(x[n, ..., inputs] weight[outputs, inputs]^T + bias), whatever dimensions lie
 /// between.
+///
+/// A bias and a gelu are one pass over y each way: forward z = x weight^T is read and kept and y written, backward z
+/// and dy are read, dz is written where dy lay, and the bias's gradient is summed on the way.
 class Linear final : public Layer {
  public:
   struct Options {
@@ -30,6 +33,8 @@ class Linear final : public Layer {
  private:
   /// The bias part of a flat vector, or none.
   Tensor bias_of(const Tensor& flat) const;
+  /// The gelu that goes with the bias, or none.
+  ops::Epilogue bias_gelu() const { return options_.bias ? gelu_of(options_.activation) : ops::Epilogue::none; }
 
   Shape weight_;
   Options options_;

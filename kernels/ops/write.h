@@ -8,6 +8,7 @@ namespace troupe::ops {
 enum class Write : uint8_t { set, add };
 
 /// What an op does to each value of its result before it stores it, without a pass of its own.
-enum class Epilogue : uint8_t { none, relu };
+/// What these functions are stands in ActivationOps.
+enum class Epilogue : uint8_t { none, relu, gelu, gelu_tanh };
 
 }  // namespace troupe::ops

@@ -36,6 +36,8 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   mine.device = said.device;
   mine.joined = mine.joined || said.joined;
   if (said.joined) return send(out, envelope.from, CollectiveId{"", members, "", true});
+  // Somebody moves, or is started again: members are about to be others, who are no group with that id.
+  if (!spawning_.empty() || !homeless_.empty()) return;
   const bool news = mine.id.empty() && !said.id.empty() && members.front() == w;
   if (mine.id.empty()) mine.id = said.id;
   for (const WorkerId x : members)
@@ -48,7 +50,14 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   if (members.size() == 1 || !adds_up(mine.device))
     return send(out, envelope.from, CollectiveId{"", {w}, "", false});
   const std::string& id = all[members.front()].id;
-  const CollectiveId answer{"", members, id, false};
+  // In no sum is a step that a worker, before it was started again, may have pushed; nor one that was dealt before a
+  // server was lost that kept nothing, since its verdict waits until all have done it (decide), and a member has done a
+  // sum when the next weights come. No worker knows of either: the answer says it where a worker says its device.
+  Step first = 0;
+  for (const WorkerId x : members)
+    if (membership_.workers[x] > 1) first = std::max(first, slots_[x].next_step);
+  for (const auto& [server, back] : reloaded_) first = std::max(first, back.since);
+  const CollectiveId answer{first > 0 ? cat(first) : "", members, id, false};
   if (id.empty()) return send(out, worker(members.front()), answer);
   if (!news) return send(out, envelope.from, answer);
   for (const WorkerId x : members) send(out, worker(x), answer);

@@ -240,7 +240,7 @@ Step WorkerCore::version_for(const Work& work) const {
 
 void WorkerCore::start(Effects& out) {
   if (!waiting_ || !has_room()) return;
-  running_.push_back({std::move(*waiting_), std::vector<Tensor>(layers_.size()), 0, {}, false,
+  running_.push_back({std::move(*waiting_), std::vector<Tensor>(layers_.size()), 0, {}, {}, false,
                       std::vector<Tensor>(layers_.size()), {}, 0, {}});
   waiting_.reset();
   to_coordinator(out, WorkRequest{next_number_});
@@ -395,6 +395,10 @@ bool WorkerCore::take_weights(LayerId layer) {
     if (local_step_[layer] != step) return false;
     now.weights[layer] = local_[layer].values;
     return true;
+  }
+  if (const auto kept = now.kept.find(layer); kept != now.kept.end()) {
+    now.weights[layer] = kept->second;
+    return bool(kept->second);
   }
   if (comes_by_group(now.work, layer)) return take_given(layer);
   for (ParcelId parcel : parcels_of_[layer])
@@ -710,7 +714,14 @@ void WorkerCore::begin_upload(Effects& out) {
 
 WorkerCore::Effects WorkerCore::fetched(std::vector<std::pair<LayerId, SliceState>> layers) {
   Effects out;
-  if (!running_.empty() && newest().work.kind == Work::Kind::upload) install(out, layers);
+  if (running_.empty()) return out;
+  if (newest().work.kind == Work::Kind::upload) {
+    install(out, layers);
+    return out;
+  }
+  for (const auto& [layer, state] : layers)
+    if (const auto kept = newest().kept.find(layer); kept != newest().kept.end()) kept->second = state.values;
+  advance(out);
   return out;
 }
 

@@ -74,9 +74,10 @@ struct WorkerOptions {
 ///
 ///   sums of step t, as its gradients come | weights of t+1, once all those are done | sums of t+1, which needs them
 ///
-/// Whoever has left the group pulls for itself what had not come, and what had come but is not computed with yet: that
-/// step may have no group, and gradients stay where the weights are. The group's first step each pulls for itself, and
-/// a test always.
+/// Whoever has left the group pulls for itself what had not come. What had come, for a step that has begun, is brought
+/// to host memory: that step may have no group, and gradients stay where the weights are. It is not read again, since
+/// whoever follows a server that was lost may go on from older parameters. The group's first step each pulls for
+/// itself, and a test always.
 class WorkerCore {
  public:
   struct Effects {
@@ -132,7 +133,8 @@ class WorkerCore {
     Work work;
     std::vector<Tensor> weights;      ///< by layer
     size_t forwarded = 0;             ///< layers given to Forward
-    std::set<LayerId> again;          ///< of these, whose weights are to be read again before the backward pass
+    std::set<LayerId> again;          ///< of these, whose weights are to be in host memory before the backward pass
+    std::map<LayerId, Tensor> kept;   ///< what a group that has ended gave, in host memory; empty: on its way there
     bool computes = false;            ///< all weights have come: given out to be computed
     std::vector<Tensor> gradients;    ///< by layer
     BucketFiller filler;              ///< of a stage
@@ -219,7 +221,7 @@ class WorkerCore {
   bool comes_by_group(const Work& work, LayerId layer) const;
   void broadcast(Effects& out);
   std::optional<std::vector<Broadcast::Part>> parts_of(const std::vector<LayerId>& layers, Step step) const;
-  void read_again();
+  void keep_given(Effects& out);
   void push_host_parcel(Effects& out, ParcelId parcel);
   Push host_push(ParcelId parcel, const HostStep::Sum& sum);
   void push_alone(Effects& out, ParcelId parcel, Push push);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
+#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/buckets.h>
 #include <troupe/ps/param/combined_push.h>
@@ -43,7 +44,7 @@ void WorkerCore::regroup(Effects& out) {
   if (options_.device.empty()) return;
   if (host_.phase == HostGroup::Phase::joining || host_.phase == HostGroup::Phase::joined)
     out.tasks.push_back(LeaveGroup{});
-  read_again();
+  keep_given(out);
   // Said again by everybody for themselves: a sum may cover who has been faster.
   for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
@@ -85,8 +86,10 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
     return;
   }
   host_.phase = HostGroup::Phase::joining;
+  const Step first = std::max(computed_ + 1, number_from<Step>(answer.device).value_or(0));
   JoinGroup join{membership_.generation, static_cast<int>(self - answer.members.begin()),
-                 static_cast<int>(answer.members.size()), answer.id, computed_ + 1, group_plan()};
+                 static_cast<int>(answer.members.size()), answer.id, first, group_plan(), host_buckets_,
+                 host_units_};
   out.tasks.push_back(std::move(join));
 }
 
@@ -263,23 +266,33 @@ bool WorkerCore::take_given(LayerId layer) {
   return true;
 }
 
-// The group is no more, and the step that waits may be computed without one. What follows a push of this worker's own
-// is pulled behind that, and what a step that has not begun needs when it begins.
-void WorkerCore::read_again() {
+// The group is no more, and the step that waits may be computed without one. The lowest has in host memory what it
+// gave. What follows a push of this worker's own is pulled behind that, and what a step that has not begun needs when
+// it begins.
+void WorkerCore::keep_given(Effects& out) {
   if (!host_step_) return;
   const Step step = host_step_->work.step + 1;
   const std::map<LayerId, Tensor> given = std::exchange(host_step_->next, {});
   if (running_.empty() || newest().computes) return;
   Running& now = newest();
   if (now.work.kind != Work::Kind::train || now.work.step != step) return;
+  Fetch fetch;
   for (const auto& [layer, values] : given) {
+    if (!is_root()) {
+      now.kept[layer] = {};
+      SliceState& state = fetch.layers.emplace_back(layer, SliceState{}).second;
+      state.values = values;
+    }
     if (layer >= now.forwarded) continue;
     now.weights[layer] = {};
     now.again.insert(layer);
   }
+  if (!fetch.layers.empty()) out.tasks.push_back(std::move(fetch));
+  const auto is_missing = [&](SliceId slice) { return !now.kept.contains(layout().slices[slice].layer); };
   for (const Parcel& parcel : layout().parcels) {
     ParcelState& state = parcels_[parcel.id];
-    if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0)
+    if (on_host(parcel) && state.stored >= step - 1 && !state.pulling && state.arrived.count(step) == 0 &&
+        std::ranges::any_of(parcel.slices, is_missing))
       state.pulling = Pull{parcel.id, step, next_ticket_++, {}};  // said with everything else that is not answered
   }
 }

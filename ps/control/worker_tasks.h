@@ -85,11 +85,14 @@ struct JoinGroup {
   std::string id;
   Step first = 0;
   uint64_t plan = 0;           ///< GroupSeat's: of sums and broadcasts
+  std::vector<std::vector<LayerId>> summed = {}, given = {};  ///< layers of each sum, of each broadcast
 };
 /// The group is no more. Whoever waits in it is woken, and each bucket of the step that runs is answered by this
 /// worker's own gradients, those that have been summed as well. A Broadcast that has not been answered is not any more.
 struct LeaveGroup {};
-struct Fetch {                 ///< layers that lie on a device, for host memory: they are to be uploaded
+/// Layers that lie on a device, for host memory: they are to be uploaded, or a group that has ended gave them for the
+/// step that waits.
+struct Fetch {
   std::vector<std::pair<LayerId, SliceState>> layers;
 };
 struct Backward {              ///< follows the step's last Forward on the same in-order executor

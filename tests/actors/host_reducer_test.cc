@@ -64,7 +64,9 @@ class Host {
     plans.resize(members.size());
     for (size_t w = 0; w < members.size(); ++w)
       members[w]->join_group(
-          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w]}, report(w));
+          {generation, static_cast<int>(w), static_cast<int>(members.size()), made.id, first[w], plans[w], {{0}},
+           {{0}}},
+          report(w));
     for (size_t w = 0; w < members.size(); ++w) next<GroupKnown>(w);
   }
   /// A group that all have joined.
@@ -240,6 +242,21 @@ BOOST_AUTO_TEST_CASE(WeightsThatAreReadAreNotWritten) {
   BOOST_TEST(held.data<float>()[0] == 1.f);
 }
 
+BOOST_AUTO_TEST_CASE(WhatHasBeenGivenComesToHostMemoryWhenTheGroupHasEnded) {
+  Host host(2);
+  host.begin(1, 0);
+  const Tensor given = host.give(1, 1, 7)[1];
+  for (size_t w = 0; w < 2; ++w) host.members[w]->leave_group(host.report(w));
+  ps::Fetch fetch;
+  fetch.layers.emplace_back(0, ps::SliceState{}).second.values = given;
+  host.members[1]->fetch(fetch, host.report(1));
+  const auto done = host.next<FetchDone>(1);
+  BOOST_TEST_REQUIRE(done.layers.size() == 1u);
+  const Tensor values = done.layers[0].second.values;
+  BOOST_TEST((values.device().kind == DeviceKind::cpu));
+  BOOST_TEST(values.data<float>()[kCount - 1] == 7.f);
+}
+
 BOOST_AUTO_TEST_CASE(WhoeverWaitsForWeightsIsWokenByLeavingAndGetsNone) {
   for (const size_t lost : {0u, 1u}) {
     Host host(2);
@@ -271,22 +288,35 @@ BOOST_AUTO_TEST_CASE(WeightsForAnOldGenerationAreNotGiven) {
   for (const Tensor& weights : host.give(2, 2, 8)) BOOST_TEST(std::as_const(weights).data<float>()[0] == 8.f);
 }
 
-BOOST_AUTO_TEST_CASE(WithoutMemoryForWeightsTheLayerIsNamed) {
+// What a device is asked for may wait for a kernel there, which waits for the other member.
+BOOST_AUTO_TEST_CASE(OnceTheyHaveJoinedNoMemoryIsTaken) {
   Host host(2);
   host.begin(1, 0);
   host.backend->memory->limit = 0;
-  host.broadcast(1, 1, 1, 7);
-  const std::string why = host.next<TaskFailed>(1).what;
-  BOOST_TEST(
-      why.find("weights of step 1 for the devices of this host: no memory for 112 weights from layer fc1 on: ") == 0u,
-      why);
+  for (ps::Step step = 0; step < 3; ++step) {
+    host.reduce(0, 1, step, 1, 20);
+    host.reduce(1, 1, step, 2, 12);
+    for (size_t w = 0; w < 2; ++w) BOOST_TEST(host.next<ps::HostSum>(w).samples == 32);
+    for (const Tensor& weights : host.give(1, step + 1, 7)) BOOST_TEST(std::as_const(weights).data<float>()[0] == 7.f);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(WithoutMemoryForItTheLayerIsNamedAsTheyJoin) {
+  for (const auto& [limit, what] : {std::pair<size_t, const char*>{0, "128 gradients"}, {600, "112 weights"}}) {
+    Host host(1);
+    host.backend->memory->limit = limit;
+    host.members[0]->join_group({1, 0, 1, "id", 0, 0, {{0}}, {{0}}}, host.report(0));
+    const std::string why = host.next<TaskFailed>(0).what;
+    BOOST_TEST(why.find(cat("joining the devices of this host: no memory for ", what, " from layer fc1 on: ")) == 0u,
+               why);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(JoiningEndsWhenTheGroupIsLeftBeforeAllHaveCome) {
   Host host(2);
   host.members[0]->make_group({1}, host.report(0));
   const GroupKnown made = host.next<GroupKnown>(0);
-  host.members[0]->join_group({1, 0, 2, made.id, 0, 0}, host.report(0));
+  host.members[0]->join_group({1, 0, 2, made.id, 0, 0, {{0}}, {{0}}}, host.report(0));
   BOOST_TEST(host.next<GroupKnown>(0).id == made.id);  // it waits for the other
   host.members[0]->leave_group(host.report(0));
   host.members[0]->make_group({2}, host.report(0));

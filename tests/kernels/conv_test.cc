@@ -90,6 +90,20 @@ BOOST_AUTO_TEST_CASE(TheReluEpilogueIsTheReluOfTheResult) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(AGeluEpilogueIsTheGeluOfTheResult) {
+  Stream stream;
+  for (const Case& c : kCases) {
+    const Tensor x = exact(1, c.x, DType::f32), w = exact(2, c.w, DType::f32), b = exact(3, {c.w[0]}, DType::f32);
+    for (Epilogue gelu : {Epilogue::gelu, Epilogue::gelu_tanh}) {
+      Tensor y = unwritten(c.y(), DType::f32), plain = unwritten(c.y(), DType::f32);
+      op.conv(stream, x, w, b, c.geometry, Epilogue::none, plain);
+      op.conv(stream, x, w, b, c.geometry, gelu, y);
+      (gelu == Epilogue::gelu ? op.gelu : op.gelu_tanh)(stream, plain, plain);
+      BOOST_TEST(same_bits(y, plain), c);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(TheReluEpilogueKeepsNaN) {
   Stream stream;
   for (int64_t channels : {1, 4}) {

@@ -114,6 +114,19 @@ BOOST_AUTO_TEST_CASE(LinearAddsTheBiasAndAppliesTheRelu) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(LinearAppliesAGeluWithBiasAndWithout) {
+  Stream stream;
+  const Tensor x = exact(1, {11, 17}, DType::f32), w = exact(2, {5, 17}, DType::f32), b = exact(3, {5}, DType::f32);
+  for (const Tensor& bias : {b, Tensor{}})
+    for (Epilogue gelu : {Epilogue::gelu, Epilogue::gelu_tanh}) {
+      Tensor plain = unwritten({11, 5}, DType::f32), y = unwritten({11, 5}, DType::f32);
+      op.linear(stream, x, w, bias, Epilogue::none, plain);
+      op.linear(stream, x, w, bias, gelu, y);
+      (gelu == Epilogue::gelu ? op.gelu : op.gelu_tanh)(stream, plain, plain);
+      BOOST_TEST(difference(y, plain, 1e-6) == "");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(LinearWithoutBiasIsTheProduct) {
   Stream stream;
   const Tensor x = exact(1, {3, 7}), w = exact(2, {4, 7});

@@ -95,6 +95,51 @@ BOOST_AUTO_TEST_CASE(Linear) {
   }
 }
 
+// The ops that would be passes of their own are not there.
+BOOST_AUTO_TEST_CASE(ABiasAndAGeluAreOnePassEachWay) {
+  static int passes;
+  passes = 0;
+  const ops::Ops& cpu = ops::cpu_ops();
+  ops::Ops counted = cpu;
+  counted.linear = nullptr;
+  counted.gelu = nullptr;
+  counted.gelu_gradient = nullptr;
+  counted.bias_gradient = nullptr;
+  counted.bias_add = [](Stream& s, const Tensor& x, const Tensor& bias, ops::Epilogue epilogue, Tensor& y) {
+    ++passes;
+    ops::cpu_ops().bias_add(s, x, bias, epilogue, y);
+  };
+  counted.bias_gelu_gradient = [](Stream& s, const Tensor& x, const Tensor& bias, ops::Epilogue gelu, const Tensor& dy,
+                                  ops::Write write, Tensor& dx, Tensor& dbias) {
+    ++passes;
+    ops::cpu_ops().bias_gelu_gradient(s, x, bias, gelu, dy, write, dx, dbias);
+  };
+  const nn::Linear layer(6, 5, Activation::gelu);
+  Stream stream;
+  const nn::Pass pass{stream, counted};
+  const Tensor weights = test::normal(1, {weight_count(layer)}), x = test::normal(2, {4, 6});
+  nn::LayerContext context;
+  layer.forward(pass, weights, x, context);
+  BOOST_TEST(passes == 1);
+  layer.backward_input(pass, weights, test::normal(3, {4, 5}), true, context);
+  Tensor gradient = Tensor::empty(weights.shape(), DType::f64);
+  layer.backward_weight(pass, weights, context, ops::Write::set, gradient);
+  BOOST_TEST(passes == 2);
+}
+
+BOOST_AUTO_TEST_CASE(ATestOfItGivesTheSameValues) {
+  for (Activation activation : {Activation::gelu, Activation::gelu_tanh}) {
+    const nn::Linear layer(6, 5, activation);
+    Stream stream;
+    const nn::Pass trained{stream, ops::cpu_ops()}, tested{stream, ops::cpu_ops(), false};
+    const Tensor weights = test::as(DType::f32, test::normal(1, {weight_count(layer)})),
+                 x = test::as(DType::f32, test::normal(2, {4, 6}));
+    nn::LayerContext kept, dropped;
+    BOOST_TEST(test::same_bits(layer.forward(trained, weights, x, kept), layer.forward(tested, weights, x, dropped)));
+    BOOST_TEST(!dropped.z);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(LinearOfEveryPosition) {
   const nn::Linear layer(5, 4, nn::Linear::Options{.activation = Activation::gelu_tanh, .bias = false});
   Check{layer, test::normal(3, {2, 3, 5})}.run();

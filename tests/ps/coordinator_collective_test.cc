@@ -108,6 +108,31 @@ BOOST_AUTO_TEST_CASE(WorkersWithoutDevicesAddUpByThemselves) {
   BOOST_TEST(w.answers() == "0:[0], 1:[1]");
 }
 
+// What it pushed before it was lost may be stored, and be in a sum of none of those steps.
+BOOST_AUTO_TEST_CASE(AGroupBeginsBehindWhatAWorkerWasDealtThatIsStartedAgain) {
+  World w({"a", "a"});
+  BOOST_TEST_REQUIRE(w.take_step(1));
+  BOOST_TEST_REQUIRE(w.ask(1, 2).has_value());
+  w.hear({Role::node, 1, 1}, Down{w.worker(1), "killed"});
+  w.start_actors();
+  w.join();
+  w.make_id();
+  std::vector<CollectiveId> answers = w.said<CollectiveId>();
+  BOOST_TEST_REQUIRE(answers.size() == 3u);
+  for (const CollectiveId& answer : answers) BOOST_TEST(answer.device == "2");
+}
+
+// The members that the id is for may be others by then.
+BOOST_AUTO_TEST_CASE(NobodyGetsAnIdWhileAWorkerIsStartedElsewhere) {
+  World w({"a", "a"});
+  w.say(0);
+  w.say(1);
+  w.answers();
+  w.hear({Role::node, 1, 1}, Down{w.worker(1), "killed"});
+  w.say(0, "key");
+  BOOST_TEST(w.answers() == "");
+}
+
 BOOST_AUTO_TEST_CASE(WhoeverHasJoinedIsAnswered) {
   World w({"a", "a"});
   w.say(0);

@@ -43,9 +43,9 @@ class World {
     join(1, 0);
   }
 
-  void join(Generation generation, std::optional<Step> rebase = {}) {
+  void join(Generation generation, std::optional<Step> rebase = {}, Incarnation server = 1) {
     generation_ = generation;
-    hear(kCoordinator, Membership{generation, {1, 1, 1}, {1}, layout_, rebase});
+    hear(kCoordinator, Membership{generation, {1, 1, 1}, {server}, layout_, rebase});
   }
   void hear(const Endpoint& from, Message body) {
     take(core->handle({from, {Role::worker, self_, 1}, generation_, std::move(body)}));
@@ -215,6 +215,19 @@ BOOST_AUTO_TEST_CASE(AMemberSaysThatItHasJoinedUntilItIsAnswered) {
   w.hear(kCoordinator, CollectiveId{"", {0, 1}, "", true});
   w.take(w.core->tick());
   BOOST_TEST(w.said<CollectiveId>().empty());
+}
+
+BOOST_AUTO_TEST_CASE(ItTakesPartFromTheStepOnThatTheCoordinatorSays) {
+  for (const auto& [said, first] : {std::pair<const char*, Step>{"", 1}, {"1", 1}, {"3", 3}}) {
+    World w(1);
+    w.begin_together();
+    w.alone(0, 1, 4);
+    w.join(2);
+    w.hear(kCoordinator, CollectiveId{said, {0, 1}, "key"});
+    const auto joins = w.given<JoinGroup>();
+    BOOST_TEST_REQUIRE(joins.size() == 2u);
+    BOOST_TEST(joins[1].first == first);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(AMemberOfNoGroupIsAFault) {
@@ -471,12 +484,16 @@ BOOST_AUTO_TEST_CASE(ATestIsPulledAndTheStepBehindItIsGivenAllTheSame) {
   BOOST_TEST(w.given<Backward>().size() == 2u);
 }
 
-BOOST_AUTO_TEST_CASE(WhatAGroupThatEndedGaveIsReadAgainBeforeTheBackwardPass) {
+BOOST_AUTO_TEST_CASE(WhatAGroupThatEndedGaveIsInHostMemoryBeforeTheBackwardPass) {
   World w(1);
   w.begin_second();
   BOOST_TEST(w.given<Forward>().size() == 1u);
   w.join(2);
-  BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{0}));
+  BOOST_TEST(w.pulled(1).empty());
+  const auto fetched = w.given<Fetch>();
+  BOOST_TEST_REQUIRE(fetched.size() == 1u);
+  BOOST_TEST_REQUIRE(fetched[0].layers.size() == 1u);
+  BOOST_TEST(fetched[0].layers[0].first == 0u);
   w.alone(0, 1, 4);
   BOOST_TEST((w.pulled(1) == std::vector<ParcelId>{1}));
   w.hear(kCoordinator, CollectiveId{"", {1}, ""});
@@ -488,11 +505,52 @@ BOOST_AUTO_TEST_CASE(WhatAGroupThatEndedGaveIsReadAgainBeforeTheBackwardPass) {
   BOOST_TEST_REQUIRE(forward.size() == 1u);
   BOOST_TEST(forward[0].first == 1u);
   BOOST_TEST(w.given<Backward>().empty());
-  for (const Pull& pull : pulls)
-    if (pull.parcel == 0) w.hear(kServer, PullReply{0, 1, pull.ticket, {filled(7)}});
+  w.take(w.core->fetched(fetched[0].layers));
   BOOST_TEST(w.given<Forward>().empty());
   BOOST_TEST(w.given<Backward>().size() == 1u);
   BOOST_TEST(w.weight(0) == 7.f);
+}
+
+// The server that follows a lost one has older parameters, and the forward pass has been.
+BOOST_AUTO_TEST_CASE(ItIsNotReadFromAServerThatGoesOnFromACheckpoint) {
+  World w(1);
+  w.begin_second();
+  w.join(2, {}, 2);
+  const auto fetched = w.given<Fetch>();
+  w.alone(0, 1, 4);
+  w.hear(kCoordinator, CollectiveId{"", {1}, ""});
+  w.take(w.core->tick());
+  for (const Pull& pull : w.said<Pull>())
+    if (pull.step == 1) w.hear(kServer, PullReply{pull.parcel, 1, pull.ticket, {filled(-3)}});
+  BOOST_TEST(w.given<Backward>().empty());
+  BOOST_TEST_REQUIRE(fetched.size() == 1u);
+  w.take(w.core->fetched(fetched[0].layers));
+  BOOST_TEST(w.given<Backward>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 7.f);
+}
+
+BOOST_AUTO_TEST_CASE(WhatHadComeIsComputedWithWhenWhatHadNotIsThere) {
+  World w(1);
+  w.begin_together();
+  w.sum(0, 3, 10);
+  w.work(2, 1);
+  w.reply(1);
+  w.tasks.clear();
+  w.give(1, {1}, 8);
+  w.join(2);
+  const auto fetched = w.given<Fetch>();
+  BOOST_TEST_REQUIRE(fetched.size() == 1u);
+  w.take(w.core->fetched(fetched[0].layers));
+  w.join(3);
+  BOOST_TEST(w.given<Fetch>().empty());
+  w.hear(kCoordinator, CollectiveId{"", {1}, ""});
+  w.alone(0, 1, 4);
+  w.take(w.core->tick());
+  for (const Pull& pull : w.said<Pull>())
+    if (pull.step == 1 && pull.parcel == 0) w.hear(kServer, PullReply{0, 1, pull.ticket, {filled(5)}});
+  BOOST_TEST(w.given<Backward>().size() == 1u);
+  BOOST_TEST(w.weight(0) == 5.f);
+  BOOST_TEST(w.weight(1) == 8.f);
 }
 
 BOOST_AUTO_TEST_CASE(TheLowestThenHasThemAlready) {

@@ -61,6 +61,22 @@ BOOST_AUTO_TEST_CASE(RunsOverProcessesLoseMoveAndFenceThem) {
   BOOST_TEST(failed * 5 < runs, failed << " of " << runs << " runs had to fail");
 }
 
+BOOST_AUTO_TEST_CASE(HostsAddUpJoinAgainAndAreLeftInTheMidst) {
+  std::map<std::string, int> seen;
+  int runs = 0;
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    const Scenario scenario = make_scenario(seed);
+    if (scenario.host_size == 0) continue;
+    ++runs;
+    const SimulationResult result = simulate(scenario, 1'000'000);
+    BOOST_TEST(!result.violation.has_value(), "seed " << seed << ": " << result.violation.value_or(""));
+    for (const std::string event : {"group 1 of", "group 2 of", "of 3 members", "leaves its host while"})
+      seen[event] += result.trace.find(event) != std::string::npos;
+  }
+  BOOST_TEST(runs > 40);
+  for (const auto& [event, times] : seen) BOOST_TEST(times > 2, event << " in " << times << " runs");
+}
+
 BOOST_AUTO_TEST_CASE(TheNetworkLosesAndDoublesWhatItsScenarioSays) {
   int64_t sent = 0, lost = 0, doubled = 0;
   double expected_lost = 0, expected_doubled = 0;

@@ -15,7 +15,8 @@ REPLICATION = "ps/control/replicated_store.cc"
 WORKER, COORDINATOR, DEALER = "ps/control/worker_core.cc", "ps/control/coordinator_core.cc", "ps/data/dealer.cc"
 CARRIER, NODE = "actors/coordinator.cc", "actors/node.cc"
 BOUNDARY, ROSTER, HOLDINGS = "ps/control/coordinator_boundary.cc", "ps/control/roster.cc", "ps/param/holdings.cc"
-MEMBERSHIP = "ps/control/coordinator_membership.cc"
+MEMBERSHIP, HOST = "ps/control/coordinator_membership.cc", "ps/control/worker_core_host.cc"
+COLLECTIVE = "ps/control/coordinator_collective.cc"
 RELOAD, RELOADED = "ps/control/coordinator_reload.cc", "ps/param/reloaded_image.cc"
 
 # name: [(file, text, text with the fault where bug("name") holds)]
@@ -140,6 +141,31 @@ BUGS = {
     "late_pull_taken": [
         (WORKER, "parcel.pulling->ticket != reply.ticket",
          '(parcel.pulling->ticket != reply.ticket && !bug("late_pull_taken"))')],
+    # A sum of a host is said again in a new generation, in which everybody pushes alone.
+    "sum_said_again": [
+        (HOST, "const auto covers = [&](const Push& push) { return !covered_by(push, parcel.slices.size()).empty(); };",
+         'const auto covers = [&](const Push& push) {\n'
+         '      return !bug("sum_said_again") && !covered_by(push, parcel.slices.size()).empty();\n    };')],
+    # A member whose gradients are in a sum is not among those whom it covers.
+    "member_not_covered": [
+        (HOST, "cover(push, std::span(host_step_->members).subspan(1));",
+         'cover(push, std::span(host_step_->members).subspan(bug("member_not_covered") ? 2 : 1));')],
+    # The members of a host compute with the weights that they were given for the step before.
+    "old_weights_given": [
+        (HOST, "  host_step_.reset();\n  if (host_.phase",
+         '  const auto old = bug("old_weights_given") && host_step_ ? host_step_->next : std::map<LayerId, Tensor>{};\n'
+         '  host_step_.reset();\n  if (host_.phase'),
+        (HOST, "HostStep{work, membership_.generation, host_.members, {}, 0, {}};",
+         'HostStep{work, membership_.generation, host_.members, {}, 0, old};'),
+    ],
+    # A step that a worker may have pushed before it was started again is in a sum of its host.
+    "repeated_step_summed": [
+        (COLLECTIVE, "if (membership_.workers[x] > 1) first = ",
+         'if (membership_.workers[x] > 1 && !bug("repeated_step_summed")) first = ')],
+    # So is one whose verdict waits for all to have done it.
+    "lost_step_summed": [
+        (COLLECTIVE, "first = std::max(first, back.since);",
+         'first = std::max(first, bug("lost_step_summed") ? 0 : back.since);')],
     # A stage of an asynchronous pipeline computes with the newest version that it has, not with the schedule's.
     "newest_version": [
         (WORKER, "const PullReply& reply = parcels_[parcel].arrived.at(version);",

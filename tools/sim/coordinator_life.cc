@@ -76,6 +76,11 @@ ClusterParts Simulation::parts() {
   };
   parts.journal = std::make_shared<SimulatedJournal>(*this);
   parts.coordinator_ended = [](const std::string& why) { return why.find(kCrash) != std::string::npos; };
+  if (scenario_.host_size > 0) {
+    parts.spread = parts.wants_devices = true;
+    parts.bucket_bytes = 200;
+    parts.host_reducer = [this](const Endpoint& who) { return host_groups_.member(who); };
+  }
   parts.all_reducer = make_simulated_all_reduce(agenda_, random_, scenario_.workers(), 2'000);
   parts.store = [this](ps::ServerId s) {
     return make_watched_store(

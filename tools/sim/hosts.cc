@@ -38,6 +38,7 @@ JoinParts Simulation::join_parts(Process& process) {
   JoinParts join;
   join.hello.name = cat("process ", process.number);
   join.hello.place = static_cast<int64_t>(process.place);
+  if (scenario_.host_size > 0) join.hello.address.host = cat("host ", process.place / scenario_.host_size);
   join.hello.takes_workers = scenario_.hosts[process.place].takes_workers;
   join.hello.takes_servers = scenario_.hosts[process.place].takes_servers;
   join.welcomed = [](const ps::Welcome&) {};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <troupe/kernels/base/text.h>
+#include <troupe/ps/param/combined_push.h>
 
 #include "gradient.h"
 #include "row_values.h"
@@ -148,23 +149,39 @@ size_t Oracle::non_finite(ps::WorkerId worker, ps::Step step) const {
 }
 
 void Oracle::on(const ps::Envelope& e, const ps::Push& push) {
-  const auto [found, first] = pushes_.try_emplace({e.from, e.to.index, push.sequence}, push);
-  if (!first) {
-    if (found->second.parcel != push.parcel || found->second.step != push.step)
-      violated("exactly-once", cat(e.from, " uses sequence ", push.sequence, " for two pushes"));
-    return;
+  std::vector<ps::Push>& said = pushes_[{e.from, e.to.index, push.sequence}];
+  if (!said.empty()) {
+    if (said[0].parcel != push.parcel || said[0].step != push.step)
+      return violated("exactly-once", cat(e.from, " uses sequence ", push.sequence, " for two pushes"));
+    const bool alone = contributors(e, said.back()).size() > 1 && contributors(e, push).size() == 1;
+    if (!alone) return;
   }
-  const auto step = steps_.find({e.from.index, push.step});
-  if (step == steps_.end()) return violated("samples", cat(e.from, " pushes step ", push.step, ", never dealt"));
-  check_gradient(e, push, step->second.work);
+  said.push_back(push);
+  const std::vector<ps::WorkerId> all = contributors(e, push);
+  for (const ps::WorkerId w : all)
+    if (steps_.count({w, push.step}) == 0)
+      return violated("samples", cat(e.from, " pushes step ", push.step, " of worker ", w, ", never dealt"));
+  check_gradient(e, push, all);
 }
 
-void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const ps::Work& work) {
+/// Its sender, and those whose gradients are in its sum.
+std::vector<ps::WorkerId> Oracle::contributors(const ps::Envelope& e, const ps::Push& push) const {
+  std::vector<ps::WorkerId> all = ps::covered_by(push, layout_of(e.generation)->parcels[push.parcel].slices.size());
+  all.insert(all.begin(), e.from.index);
+  return all;
+}
+
+void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, std::span<const ps::WorkerId> all) {
   const size_t layers = scenario_.coordinator.layers.size();
-  const size_t bad = non_finite(e.from.index, push.step);
-  const bool finite =
-      work.range.count == 0 || bad == layers || !scenario_.computes(e.from.index, static_cast<ps::LayerId>(bad));
-  const int64_t samples = finite ? work.range.count : 0;
+  bool finite = true;
+  int64_t samples = 0;
+  for (const ps::WorkerId w : all) {
+    const size_t bad = non_finite(w, push.step);
+    const int64_t count = steps_.at({w, push.step}).work.range.count;
+    finite = finite && (count == 0 || bad == layers || !scenario_.computes(w, static_cast<ps::LayerId>(bad)));
+    samples += count;
+  }
+  if (!finite) samples = 0;
   if (push.finite != finite || push.samples != samples)
     return violated("samples", cat(e.from, " pushes ", push.samples, " samples (finite ", push.finite, ") of step ",
                                    push.step, ", should be ", samples, " (", finite, ")"));
@@ -174,9 +191,12 @@ void Oracle::check_gradient(const ps::Envelope& e, const ps::Push& push, const p
   for (size_t i = 0; i < slices.size(); ++i) {
     const ps::Slice& s = layout.slices[slices[i]];
     if (scenario_.reads_weights[s.layer]) continue;
-    const std::vector<float> whole = gradient(seed_of(e.from.index, push.step), samples_of(work), s.layer,
-                                              layout.layers[s.layer].count, {});
-    std::vector<double> expected(whole.begin() + s.begin, whole.begin() + s.end);
+    std::vector<double> expected(static_cast<size_t>(s.count()));
+    for (const ps::WorkerId w : all) {
+      const std::vector<uint32_t> its = samples_of(steps_.at({w, push.step}).work);
+      const auto whole = gradient(seed_of(w, push.step), its, s.layer, layout.layers[s.layer].count, {});
+      for (size_t k = 0; k < expected.size(); ++k) expected[k] += whole[static_cast<size_t>(s.begin) + k];
+    }
     if (const LayerSpec& layer = layout.layers[s.layer]; layer.row_width > 0) {
       const Tensor rows = step_rows(seed_of(e.from.index, push.step), s.layer, layer);
       const auto named = rows.span<int32_t>();

@@ -119,7 +119,8 @@ class Oracle {
   bool repeated(const ReferenceSlice& slice, ps::WorkerId worker, ps::Step step, std::span<const float> values) const;
   void check_verdict(const ps::Verdict& verdict);
   void check_loss_scale(const ps::Envelope& envelope, const ps::Work& work);
-  void check_gradient(const ps::Envelope& envelope, const ps::Push& push, const ps::Work& work);
+  std::vector<ps::WorkerId> contributors(const ps::Envelope& envelope, const ps::Push& push) const;
+  void check_gradient(const ps::Envelope& envelope, const ps::Push& push, std::span<const ps::WorkerId> all);
   std::string difference_from(const Cut& cut, const ps::CheckpointRequest& request) const;
   std::string check_samples(const ps::DealerState& state, size_t ranges) const;
 
@@ -138,7 +139,8 @@ class Oracle {
   std::vector<ReferenceServer> servers_;
   ReferenceSlice nothing_;
   std::map<ps::Endpoint, ReferenceServer> replaced_;  ///< what a server that was replaced knew, where that differs
-  std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, ps::Push> pushes_;
+  /// Under one sequence: a push; or a host's sum and what its sender says alone in its place, in a new generation.
+  std::map<std::tuple<ps::Endpoint, ps::ServerId, ps::Sequence>, std::vector<ps::Push>> pushes_;
   std::map<std::tuple<ps::Endpoint, ps::ParcelId, uint64_t>, Tensor> asked_;  ///< rows, by the ticket of their pull
   std::map<std::pair<ps::Endpoint, uint64_t>, Dealt> dealt_;  ///< by whom and number
   std::map<WorkerStep, Dealt> steps_;

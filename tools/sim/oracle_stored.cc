@@ -1,4 +1,6 @@
 // The oracle's account of what stores take, and so of what parameters should be.
+#include <algorithm>
+
 #include <troupe/kernels/base/text.h>
 
 #include "gradient.h"
@@ -77,7 +79,7 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Mem
 
 void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Push& push) {
   const auto original = pushes_.find({e.from, e.to.index, push.sequence});
-  if (original == pushes_.end() || original->second.parcel != push.parcel || original->second.step != push.step)
+  if (original == pushes_.end() || original->second[0].parcel != push.parcel || original->second[0].step != push.step)
     return violated("exactly-once",
                     cat(e.to, " stores a push that ", e.from, " did not say: sequence ", push.sequence));
   const auto& slices = server.layout->parcels[push.parcel].slices;
@@ -88,7 +90,11 @@ void Oracle::store(ReferenceServer& server, const ps::Envelope& e, const ps::Pus
                                    push.parcel, " a second time"));
     return;
   }
-  if (push.samples != original->second.samples)
+  for (const ps::WorkerId w : contributors(e, push))
+    if (server.slices.at(slices.front()).has(w, push.step))
+      return violated("exactly-once", cat(e.to, " takes step ", push.step, " of worker ", w, ", parcel ", push.parcel,
+                                          " a second time, in a sum of ", e.from));
+  if (std::ranges::none_of(original->second, [&](const ps::Push& said) { return said.samples == push.samples; }))
     return violated("exactly-once", cat(e.to, " stores a push of ", e.from, " without its gradients"));
   for (size_t i = 0; i < slices.size(); ++i)
     take(server, e, push, slices[i], push.samples > 0 ? push.gradients[i] : Tensor{});
@@ -107,7 +113,10 @@ void Oracle::take(ReferenceServer& server, const ps::Envelope& e, const ps::Push
   }
   if (s.settled.count(push.step))
     return violated("sync-step", cat(e.to, " takes ", e.from, "'s part of step ", push.step, ", which was complete"));
-  s.pending[push.step][e.from.index] = std::move(part);
+  for (const ps::WorkerId w : contributors(e, push)) {
+    s.contribute(w, push.step);
+    s.pending[push.step][w] = w == e.from.index ? part : Part{};
+  }
   if (server.complete(s, push.step) && !scenario_.needs_verdict())
     settle(server, s, push.step, {push.step});
 }

@@ -260,6 +260,17 @@ void draw_returns(Scenario& s) {
   }
 }
 
+/// By random numbers of its own: some layers that the devices of each host add up before they are pushed.
+void add_up_on_hosts(Scenario& s) {
+  Random random(derive_seed(s.seed, "host groups"));
+  if (s.stages() > 1 || random.chance(0.5)) return;
+  s.host_size = static_cast<size_t>(between(random, 1, 3));
+  ps::CoordinatorOptions& c = s.coordinator;
+  c.layout.spread = true;  // all_reduce layers are the servers'
+  for (ps::LayerId layer = 0; layer < c.layers.size(); ++layer)
+    if (c.layers[layer].row_width == 0 && random.chance(0.8)) c.policies[layer] = {Mode::all_reduce};
+}
+
 /// Turns a run in one process into one over several, with mishaps of its own.
 void spread(Random& random, Scenario& s) {
   ps::CoordinatorOptions& c = s.coordinator;
@@ -275,6 +286,7 @@ void spread(Random& random, Scenario& s) {
     if (c.replicas || c.servers_reload) s.hosts[0].takes_servers = true;
   }
   s.all_reduce = false;
+  add_up_on_hosts(s);
   if (s.stages() == 1 && random.chance(0.4)) c.on_loss = ps::OnLoss::shrink;
   const std::vector<Mishap> before = std::exchange(s.mishaps, {});
   for (Mishap m : before) {
@@ -494,6 +506,7 @@ std::string describe(const Scenario& s) {
   for (size_t place = 0; place < s.hosts.size(); ++place)
     text += cat("  process ", place, " takes", s.hosts[place].takes_workers ? " workers" : "",
                 s.hosts[place].takes_servers ? " servers" : "", "\n");
+  if (s.host_size > 0) text += cat("  hosts of ", s.host_size, " processes, whose devices add up\n");
   if (s.over_hosts())
     text += cat("  ", c.roster.nodes, " processes at first, servers keep what they have in ",
                 c.replicas ? "replicas" : c.servers_recover ? "logs" : c.servers_reload ? "checkpoints" : "nothing",

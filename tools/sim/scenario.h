@@ -68,6 +68,7 @@ struct Scenario {
   bool resumes = false;     ///< another run goes on from its last checkpoint
   /// Of a run over several processes; empty: all in one. The first `coordinator.roster.nodes` begin, the rest may join.
   std::vector<Host> hosts;
+  size_t host_size = 0;     ///< so many neighbouring places are of one host, whose devices add up; 0: nobody has any
   ps::StageOptions stage;   ///< where `coordinator.layout.stages` workers make up a replica
 
   uint32_t stages() const { return coordinator.layout.stages; }

@@ -1,5 +1,6 @@
 #include "simulated_source.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -24,8 +25,19 @@ class SimulatedSource final : public GradientSource {
     return step_rows(batch.seed, static_cast<ps::LayerId>(layer), layers()[layer]);
   }
 
+  void forward(const Batch&, std::span<const Tensor> weights, size_t first, size_t last) override {
+    read_.resize(layers().size());
+    std::copy(weights.begin() + static_cast<std::ptrdiff_t>(first), weights.begin() + static_cast<std::ptrdiff_t>(last),
+              read_.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+
   StepStats backward(const Batch& batch, std::span<const Tensor> weights, const GradientReady& ready) override {
     oracle_.computes(worker_, batch, weights);
+    for (size_t layer = 0; layer < layers().size(); ++layer)
+      if (!std::ranges::equal(std::as_const(read_.at(layer)).span<float>(), weights[layer].span<float>()))
+        oracle_.violated("staleness", cat("worker ", worker_, " goes back through ", layers()[layer].name,
+                                          " with other weights than it went forward with"));
+    read_.clear();
     const size_t bad = non_finite_layer(batch.seed, scenario_.non_finite, layers().size());
     for (size_t layer = layers().size(); layer-- > 0;) {
       const Tensor& seen = scenario_.reads_weights[layer] ? weights[layer] : Tensor{};
@@ -54,6 +66,7 @@ class SimulatedSource final : public GradientSource {
   ps::WorkerId worker_;
   std::shared_ptr<bool> current_;
   Oracle& oracle_;
+  std::vector<Tensor> read_;  ///< by layer: what the step that runs went forward with
 };
 
 class SimulatedStage final : public StageSource {

@@ -19,6 +19,7 @@ Simulation::Simulation(const Scenario& scenario, size_t trace)
       network_random_(derive_seed(scenario.seed, "network")),
       wire_(network_random_.bits64(), scenario.network),
       network_(std::make_shared<Network>(*this, kCoordinatorProcess)),
+      host_groups_(agenda_, random_, oracle_, scenario, [this](const auto& text) { note(text); }),
       trace_(trace),
       seen_(std::variant_size_v<ps::Message>) {
   config_.set("scheduler.policy", caf::atom("testing"));

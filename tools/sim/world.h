@@ -12,6 +12,7 @@
 #include <troupe/kernels/base/random.h>
 
 #include "agenda.h"
+#include "host_groups.h"
 #include "message_text.h"
 #include "oracle.h"
 #include "simulation.h"
@@ -170,6 +171,7 @@ class Simulation {
   ps::SimulatedTransport wire_;
   ps::SimulatedTransport::Counts faulty_;  // until it was healed
   std::shared_ptr<Network> network_;
+  HostGroups host_groups_;
   std::vector<std::shared_ptr<ps::ShardStore>> stores_;
   std::vector<std::shared_ptr<bool>> current_;  // by worker slot: not replaced
 

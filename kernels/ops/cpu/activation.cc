@@ -1,9 +1,7 @@
-#include <numbers>
-
 #include <troupe/kernels/ops/cpu/families.h>
+#include <troupe/kernels/ops/cpu/gelu.h>
 #include <troupe/kernels/ops/cpu/tensors.h>
 #include <troupe/kernels/ops/cpu/threads.h>
-#include <troupe/kernels/ops/cpu/vector_math.h>
 
 namespace troupe::ops::cpu {
 namespace {
@@ -22,11 +20,6 @@ void map(const Stream& stream, const Tensor& a, const Tensor& b, Tensor& y, F f)
   });
 }
 
-template <class T>
-T phi_integral(T x) {
-  return (T{1} + erf_of(x * static_cast<T>(std::numbers::sqrt2 / 2))) / 2;
-}
-
 void relu(Stream& stream, const Tensor& x, Tensor& y) {
   expect_dims(x, 0, Shape::kMaxDims, "x");
   expect(y, x.dtype(), x.shape(), "y");
@@ -40,54 +33,19 @@ void relu_gradient(Stream& stream, const Tensor& y, const Tensor& dy, Tensor& dx
   map(stream, y, dy, dx, [](auto v, auto d) { return v > 0 ? d : decltype(d){0}; });
 }
 
+template <class Form>
 void gelu(Stream& stream, const Tensor& x, Tensor& y) {
   expect_dims(x, 0, Shape::kMaxDims, "x");
   expect(y, x.dtype(), x.shape(), "y");
-  map(stream, x, x, y, [](auto v, auto) { return v * phi_integral(v); });
+  map(stream, x, x, y, [](auto v, auto) { return Form::value(v); });
 }
 
+template <class Form>
 void gelu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
   expect_dims(x, 0, Shape::kMaxDims, "x");
   expect(dy, x.dtype(), x.shape(), "dy");
   expect(dx, x.dtype(), x.shape(), "dx");
-  map(stream, x, dy, dx, [](auto v, auto d) {
-    using T = decltype(v);
-    constexpr T kPeak = static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);  // phi(0)
-    return d * (phi_integral(v) + v * kPeak * exp_of(v * v / T{-2}));
-  });
-}
-
-// GPT-2's u, so that (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), and du / dx.
-constexpr double kTanhScale = std::numbers::inv_sqrtpi * std::numbers::sqrt2;
-constexpr double kTanhCubic = 0.044715;
-
-template <class T>
-T sigmoid(T x) {
-  return T{1} / (T{1} + exp_of(-x));
-}
-
-template <class T>
-T tanh_gate(T x) {
-  constexpr T kTwice = static_cast<T>(2 * kTanhScale), kCubic = static_cast<T>(kTanhCubic);
-  return sigmoid(kTwice * x * (T{1} + kCubic * x * x));
-}
-
-void gelu_tanh(Stream& stream, const Tensor& x, Tensor& y) {
-  expect_dims(x, 0, Shape::kMaxDims, "x");
-  expect(y, x.dtype(), x.shape(), "y");
-  map(stream, x, x, y, [](auto v, auto) { return v * tanh_gate(v); });
-}
-
-void gelu_tanh_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
-  expect_dims(x, 0, Shape::kMaxDims, "x");
-  expect(dy, x.dtype(), x.shape(), "dy");
-  expect(dx, x.dtype(), x.shape(), "dx");
-  map(stream, x, dy, dx, [](auto v, auto d) {
-    using T = decltype(v);
-    constexpr T kTwice = static_cast<T>(2 * kTanhScale), kSquare = static_cast<T>(3 * kTanhCubic);
-    const T s = tanh_gate(v);
-    return d * (s + v * s * (T{1} - s) * kTwice * (T{1} + kSquare * v * v));
-  });
+  map(stream, x, dy, dx, [](auto v, auto d) { return d * Form::slope(v); });
 }
 
 // Checks that x is [m, 2 w] and y [m, w].
@@ -141,7 +99,8 @@ void swiglu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& 
 }  // namespace
 
 ActivationOps activation_ops() {
-  return {relu, relu_gradient, gelu, gelu_gradient, gelu_tanh, gelu_tanh_gradient, swiglu, swiglu_gradient};
+  return {relu,           relu_gradient,           gelu<Gelu>, gelu_gradient<Gelu>,
+          gelu<GeluTanh>, gelu_gradient<GeluTanh>, swiglu,     swiglu_gradient};
 }
 
 }  // namespace troupe::ops::cpu

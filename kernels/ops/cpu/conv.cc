@@ -6,6 +6,7 @@
 #include <troupe/kernels/ops/cpu/matmul.h>
 #include <troupe/kernels/ops/cpu/tensors.h>
 #include <troupe/kernels/ops/cpu/threads.h>
+#include <troupe/kernels/ops/internal/epilogue.h>
 
 namespace troupe::ops::cpu {
 namespace {
@@ -95,14 +96,14 @@ void conv(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, 
   if (blocked(stream, x, w)) {
     blocked_conv(stream, x, w, bias ? bias.data<float>() : nullptr, g, y);
     // Not oneDNN's own relu: it turns NaN into 0.
-    if (epilogue == Epilogue::relu) activation_ops().relu(stream, y, y);
-    return;
+    return apply(stream, activation_ops(), epilogue, y);
   }
   const UseThreads threads(stream);
   dispatch(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     unrolled_conv(stream, x, w, bias ? bias.data<T>() : nullptr, g, epilogue, y);
   });
+  if (epilogue != Epilogue::relu) apply(stream, activation_ops(), epilogue, y);
 }
 
 void input_gradient(Stream& stream, const Tensor& dy, const Tensor& w, ConvGeometry g, Tensor& dx) {

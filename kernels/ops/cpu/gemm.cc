@@ -2,6 +2,7 @@
 #include <troupe/kernels/ops/cpu/matmul.h>
 #include <troupe/kernels/ops/cpu/tensors.h>
 #include <troupe/kernels/ops/cpu/threads.h>
+#include <troupe/kernels/ops/internal/epilogue.h>
 
 namespace troupe::ops::cpu {
 namespace {
@@ -27,8 +28,8 @@ void linear(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias
   // A pass of its own costs 1-2 % of the product: y is still in the cache.
   if (bias)
     bias_ops().bias_add(stream, y, bias, epilogue, y);
-  else if (epilogue == Epilogue::relu)
-    activation_ops().relu(stream, y, y);
+  else
+    apply(stream, activation_ops(), epilogue, y);
 }
 
 }  // namespace

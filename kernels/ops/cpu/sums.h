@@ -22,8 +22,11 @@ T lane_sum(int64_t n, F f) {
   return lanes[0];
 }
 
+/// Rows of a matrix whose sum is kept in the matrix's type.
+constexpr int64_t kSumRows = 64;
+
 /// sums[c] = the sum of f(o, c, i) over o and over the elements i = ((o channels) + c) inner + ... of channel c.
-/// Partial sums of a row (or of 64 rows, when inner = 1) are of type T, the rest in double precision.
+/// Partial sums of a row (or of kSumRows rows, when inner = 1) are of type T, the rest in double precision.
 template <class T, class F>
 std::vector<double> channel_sums(int64_t outer, int64_t channels, int64_t inner, F f) {
   std::vector<double> sums(static_cast<size_t>(channels));
@@ -37,9 +40,9 @@ std::vector<double> channel_sums(int64_t outer, int64_t channels, int64_t inner,
   }
   std::vector<T> rows(static_cast<size_t>(channels));
   T* const partial = rows.data();
-  for (int64_t begin = 0; begin < outer; begin += 64) {
+  for (int64_t begin = 0; begin < outer; begin += kSumRows) {
     std::fill(rows.begin(), rows.end(), T{});
-    for (int64_t o = begin; o < std::min(begin + 64, outer); ++o)
+    for (int64_t o = begin; o < std::min(begin + kSumRows, outer); ++o)
 #pragma GCC ivdep
       for (int64_t c = 0; c < channels; ++c) partial[c] += f(o, c, o * channels + c);
     for (int64_t c = 0; c < channels; ++c) sums[static_cast<size_t>(c)] += partial[c];

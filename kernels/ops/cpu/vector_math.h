@@ -30,6 +30,11 @@ inline double exp_of(double x) {
   return std::exp(x);
 }
 
+template <class T>
+T sigmoid(T x) {
+  return T{1} / (T{1} + exp_of(-x));
+}
+
 /// erf(x) by the rational approximation that Eigen and XLA use, odd in x, with an error below 4e-7; 1 beyond
 /// |x| = 4, as erf is in float.
 inline float erf_of(float x) {

@@ -1,9 +1,7 @@
-#include <numbers>
-
 #include <troupe/kernels/ops/cuda/families.h>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/cuda/gelu.cuh>
 #include <troupe/kernels/ops/cuda/map.cuh>
-#include <troupe/kernels/ops/cuda/math.cuh>
 #include <troupe/kernels/ops/cuda/swiglu.cuh>
 
 namespace troupe::ops::cuda {
@@ -23,46 +21,19 @@ struct ReluGradient {
   }
 };
 
-template <class T>
-__device__ T normal_integral(T x) {
-  return (T{1} + erf_of(x * static_cast<T>(std::numbers::sqrt2 / 2))) / T{2};
-}
-
-struct Gelu {
+template <class Form>
+struct Value {
   template <class T>
   __device__ T operator()(T x) const {
-    return x * normal_integral(x);
+    return Form::value(x);
   }
 };
 
-struct GeluGradient {
+template <class Form>
+struct Gradient {
   template <class T>
   __device__ T operator()(T x, T dy) const {
-    constexpr T kPeak = static_cast<T>(std::numbers::inv_sqrtpi / std::numbers::sqrt2);  // the density at 0
-    return dy * (normal_integral(x) + x * kPeak * exp_of(x * x / T{-2}));
-  }
-};
-
-// GPT-2's u, so that (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)).
-template <class T>
-__device__ T tanh_gate(T x) {
-  constexpr T kTwice = static_cast<T>(2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
-  return sigmoid(kTwice * x * (T{1} + static_cast<T>(0.044715) * x * x));
-}
-
-struct GeluTanh {
-  template <class T>
-  __device__ T operator()(T x) const {
-    return x * tanh_gate(x);
-  }
-};
-
-struct GeluTanhGradient {
-  template <class T>
-  __device__ T operator()(T x, T dy) const {
-    constexpr T kTwice = static_cast<T>(2 * std::numbers::inv_sqrtpi * std::numbers::sqrt2);
-    const T s = tanh_gate(x);
-    return dy * (s + x * s * (T{1} - s) * kTwice * (T{1} + static_cast<T>(3 * 0.044715) * x * x));
+    return dy * Form::slope(x);
   }
 };
 
@@ -94,16 +65,14 @@ void relu_gradient(Stream& stream, const Tensor& y, const Tensor& dy, Tensor& dx
   of_two(stream, ReluGradient{}, y, "y", dy, dx);
 }
 
-void gelu(Stream& stream, const Tensor& x, Tensor& y) { of_one(stream, Gelu{}, x, y); }
-
-void gelu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
-  of_two(stream, GeluGradient{}, x, "x", dy, dx);
+template <class Form>
+void gelu(Stream& stream, const Tensor& x, Tensor& y) {
+  of_one(stream, Value<Form>{}, x, y);
 }
 
-void gelu_tanh(Stream& stream, const Tensor& x, Tensor& y) { of_one(stream, GeluTanh{}, x, y); }
-
-void gelu_tanh_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
-  of_two(stream, GeluTanhGradient{}, x, "x", dy, dx);
+template <class Form>
+void gelu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& dx) {
+  of_two(stream, Gradient<Form>{}, x, "x", dy, dx);
 }
 
 // Checks that x is [m, 2 w] and y [m, w].
@@ -152,7 +121,8 @@ void swiglu_gradient(Stream& stream, const Tensor& x, const Tensor& dy, Tensor& 
 }  // namespace
 
 ActivationOps activation_ops() {
-  return {relu, relu_gradient, gelu, gelu_gradient, gelu_tanh, gelu_tanh_gradient, swiglu, swiglu_gradient};
+  return {relu,           relu_gradient,           gelu<Gelu>, gelu_gradient<Gelu>,
+          gelu<GeluTanh>, gelu_gradient<GeluTanh>, swiglu,     swiglu_gradient};
 }
 
 }  // namespace troupe::ops::cuda

@@ -2,18 +2,30 @@
 #include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/channel_map.cuh>
 #include <troupe/kernels/ops/cuda/channel_reduce.cuh>
+#include <troupe/kernels/ops/cuda/gelu.cuh>
 #include <troupe/kernels/ops/cuda/written.cuh>
 
 namespace troupe::ops::cuda {
 namespace {
 
-template <class T, bool kRelu>
+struct Unchanged {
+  template <class T>
+  __device__ static T value(T x) {
+    return x;
+  }
+};
+
+struct Relu {
+  template <class T>
+  __device__ static T value(T x) {
+    return x < T{0} ? T{0} : x;
+  }
+};
+
+template <class T, class Function>
 struct AddBias {
   const T* bias;
-  __device__ T operator()(int64_t c, int64_t, T x) const {
-    const T y = x + bias[c];
-    return kRelu && y < T{0} ? T{0} : y;
-  }
+  __device__ T operator()(int64_t c, int64_t, T x) const { return Function::value(x + bias[c]); }
 };
 
 template <class T>
@@ -35,10 +47,15 @@ void bias_add(Stream& stream, const Tensor& x, const Tensor& bias, Epilogue epil
   expect(y, x.dtype(), x.shape(), "y");
   dispatch(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (epilogue == Epilogue::relu)
-      map_channels(stream, shape, AddBias<T, true>{bias.data<T>()}, y.data<T>(), x.data<T>());
-    else
-      map_channels(stream, shape, AddBias<T, false>{bias.data<T>()}, y.data<T>(), x.data<T>());
+    const auto run = [&](auto function) {
+      map_channels(stream, shape, AddBias<T, decltype(function)>{bias.data<T>()}, y.data<T>(), x.data<T>());
+    };
+    switch (epilogue) {
+      case Epilogue::none: return run(Unchanged{});
+      case Epilogue::relu: return run(Relu{});
+      case Epilogue::gelu: return run(Gelu{});
+      case Epilogue::gelu_tanh: return run(GeluTanh{});
+    }
   });
 }
 
@@ -53,8 +70,52 @@ void bias_gradient(Stream& stream, const Tensor& dy, Write write, Tensor& dbias)
   });
 }
 
+template <class Form, int kWidth, class T>
+void gelu_back(Stream& stream, const Channels& shape, const T* x, const T* bias, const T* dy, T* dx, WriteSum<T> sums) {
+  const Slabs slabs(shape, kTileColumns * kWidth);
+  auto* partial = reinterpret_cast<Sums<T, 1>*>(
+      stream.scratch(static_cast<size_t>(slabs.count * shape.count) * sizeof(Sums<T, 1>)));
+  const dim3 grid(blocks_for(shape.count, kTileColumns * kWidth), static_cast<unsigned>(slabs.count));
+  TROUPE_LAUNCH((bias_gelu_gradient_columns<Form, kWidth, T>), grid, kBlockThreads, 0, stream, shape.outer, shape.count,
+                slabs.elements, x, bias, dy, dx, partial);
+  merge_channels(stream, shape, slabs, partial, sums);
+}
+
+void bias_gelu_gradient(Stream& stream, const Tensor& x, const Tensor& bias, Epilogue gelu, const Tensor& dy,
+                        Write write, Tensor& dx, Tensor& dbias) {
+  expect_dims(x, 2, 2, "x");
+  const Channels shape(x, "x");
+  expect(x, x.dtype(), x.shape(), "x");
+  expect(bias, x.dtype(), {shape.count}, "bias");
+  expect(dy, x.dtype(), x.shape(), "dy");
+  expect(dx, x.dtype(), x.shape(), "dx");
+  expect(dbias, x.dtype(), {shape.count}, "dbias");
+  TROUPE_CHECK(gelu == Epilogue::gelu || gelu == Epilogue::gelu_tanh, "epilogue ", static_cast<int>(gelu),
+               " is no gelu");
+  if (shape.count == 0) return;
+  dispatch(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWide = kWidest<T>;
+    const T *in = x.data<T>(), *add = bias.data<T>(), *d = dy.data<T>();
+    T* to = dx.data<T>();
+    const WriteSum<T> sums{{dbias.data<T>(), write}};
+    const bool wide = shape.count % kWide == 0 && aligned(kWide, in, add, d, to);
+    const auto run = [&](auto form) {
+      using Form = decltype(form);
+      if (wide)
+        gelu_back<Form, kWide>(stream, shape, in, add, d, to, sums);
+      else
+        gelu_back<Form, 1>(stream, shape, in, add, d, to, sums);
+    };
+    if (gelu == Epilogue::gelu)
+      run(Gelu{});
+    else
+      run(GeluTanh{});
+  });
+}
+
 }  // namespace
 
-BiasOps bias_ops() { return {bias_add, bias_gradient}; }
+BiasOps bias_ops() { return {bias_add, bias_gradient, bias_gelu_gradient}; }
 
 }  // namespace troupe::ops::cuda

@@ -71,10 +71,10 @@ struct Slabs {
   int64_t count, elements;
 
   /// About 2048 blocks in all, and slabs that are worth one.
-  explicit Slabs(const Channels& shape) {
+  explicit Slabs(const Channels& shape, int64_t tile_columns = kTileColumns) {
     const int64_t total = shape.outer * shape.inner;
     const int64_t least = shape.inner == 1 ? 16 * kTileRows : 16 * kBlockThreads;
-    const int64_t tiles = shape.inner == 1 ? (shape.count + kTileColumns - 1) / kTileColumns : shape.count;
+    const int64_t tiles = shape.inner == 1 ? (shape.count + tile_columns - 1) / tile_columns : shape.count;
     const int64_t wanted = std::max<int64_t>(1, std::min(2048 / std::max<int64_t>(1, tiles), total / least));
     elements = std::max<int64_t>(1, (total + wanted - 1) / wanted);
     count = std::max<int64_t>(1, (total + elements - 1) / elements);
@@ -85,6 +85,17 @@ struct Slabs {
 template <class A>
 size_t partial_bytes(const Channels& shape) {
   return static_cast<size_t>(Slabs(shape).count * shape.count) * sizeof(A);
+}
+
+/// The second step.
+template <class A, class Finish>
+void merge_channels(Stream& stream, const Channels& shape, const Slabs& slabs, const A* partial, Finish finish) {
+  if (slabs.count <= 8)
+    TROUPE_LAUNCH((merge_slabs<1, A, Finish>), blocks_for(shape.count), kBlockThreads, 0, stream, slabs.count,
+                  shape.count, partial, finish);
+  else
+    TROUPE_LAUNCH((merge_slabs<kWarp, A, Finish>), blocks_for(shape.count, kBlockThreads / kWarp), kBlockThreads, 0,
+                  stream, slabs.count, shape.count, partial, finish);
 }
 
 /// Runs the two steps. `partial` has partial_bytes<A>(shape). Of no elements a channel is A::none().
@@ -100,12 +111,7 @@ void reduce_channels(Stream& stream, const Channels& shape, Source source, Finis
     TROUPE_LAUNCH((reduce_planes<A, Source>), dim3(blocks_for(shape.count, 1), rows), kBlockThreads, 0, stream,
                   shape.inner == 0 ? 0 : shape.outer, shape.count, std::max<int64_t>(1, shape.inner), slabs.elements,
                   source, partial);  // the kernel divides by `inner`
-  if (slabs.count <= 8)
-    TROUPE_LAUNCH((merge_slabs<1, A, Finish>), blocks_for(shape.count), kBlockThreads, 0, stream, slabs.count,
-                  shape.count, partial, finish);
-  else
-    TROUPE_LAUNCH((merge_slabs<kWarp, A, Finish>), blocks_for(shape.count, kBlockThreads / kWarp), kBlockThreads, 0,
-                  stream, slabs.count, shape.count, partial, finish);
+  merge_channels(stream, shape, slabs, partial, finish);
 }
 
 }  // namespace troupe::ops::cuda

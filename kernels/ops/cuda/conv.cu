@@ -2,6 +2,7 @@
 #include <troupe/kernels/ops/cuda/tensors.h>
 #include <troupe/kernels/ops/cuda/conv.cuh>
 #include <troupe/kernels/ops/cuda/conv_choice.h>
+#include <troupe/kernels/ops/internal/epilogue.h>
 
 namespace troupe::ops::cuda {
 namespace {
@@ -97,6 +98,7 @@ void conv(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, 
       swap<T>(stream, chunks.outputs, s.images, s.places(), finish, product, to);
     });
   });
+  if (epilogue != Epilogue::relu) apply(stream, activation_ops(), epilogue, y);
 }
 
 void input_gradient(Stream& stream, const Tensor& dy, const Tensor& w, ConvGeometry g, Tensor& dx) {

@@ -27,6 +27,7 @@ struct Preference {
 
 cublasLtEpilogue_t epilogue_of(const LinearKey& key) {
   if (key.epilogue == Epilogue::relu) return key.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  if (key.epilogue == Epilogue::gelu_tanh) return key.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   return key.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 

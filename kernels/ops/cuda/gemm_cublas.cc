@@ -3,6 +3,7 @@
 
 #include <troupe/kernels/ops/cuda/cublas_state.h>
 #include <troupe/kernels/ops/cuda/families.h>
+#include <troupe/kernels/ops/internal/epilogue.h>
 #include <troupe/kernels/ops/internal/tensors.h>
 #include <troupe/kernels/tensor/cuda/cuda_error.h>
 
@@ -97,12 +98,15 @@ void linear(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias
   // The epilogue's loads of the bias are as wide as its stores of y.
   const uint32_t align_y = bias ? std::min(alignment(y), alignment(bias)) : alignment(y);
   const LinearKey key{m, n, k, x.dtype(), epilogue, static_cast<bool>(bias), alignment(x), alignment(w), align_y};
-  if (k > 0 && x.dtype() != DType::f64 && fused_linear(cuda_stream(stream), key, x, w, bias, y)) return;
+  // cuBLASLt's gelu is the approximation by tanh; the exact one moves as many bytes in a pass of its own as behind a
+  // product that adds the bias.
+  const bool fits = k > 0 && x.dtype() != DType::f64 && epilogue != Epilogue::gelu;
+  if (fits && fused_linear(cuda_stream(stream), key, x, w, bias, y)) return;
   gemm(stream, Trans::no, Trans::yes, x, w, 0, y);
   if (bias)
     bias_ops().bias_add(stream, y, bias, epilogue, y);
-  else if (epilogue == Epilogue::relu)
-    activation_ops().relu(stream, y, y);
+  else
+    apply(stream, activation_ops(), epilogue, y);
 }
 
 }  // namespace

@@ -6,6 +6,10 @@ namespace troupe::ops::cuda {
 
 __device__ inline float exp_of(float x) { return expf(x); }
 __device__ inline double exp_of(double x) { return exp(x); }
+template <class T>
+__device__ T sigmoid(T x) {
+  return T{1} / (T{1} + exp_of(-x));
+}
 __device__ inline float erf_of(float x) { return erff(x); }
 __device__ inline double erf_of(double x) { return erf(x); }
 __device__ inline float log_of(float x) { return logf(x); }

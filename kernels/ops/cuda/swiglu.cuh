@@ -6,11 +6,6 @@
 /// of y a thread; w is a multiple of kWidth. Outputs are overwritten.
 namespace troupe::ops::cuda {
 
-template <class T>
-__device__ T sigmoid(T x) {
-  return T{1} / (T{1} + exp_of(-x));
-}
-
 /// Where the gates of a pack of y begin; the values lie w behind.
 __device__ inline int64_t gate_of(int64_t i, int64_t n, int64_t w) { return i + quotient(i, w, n <= 0xffffffff) * w; }
 

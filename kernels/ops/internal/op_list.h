@@ -14,7 +14,7 @@
   DO(batch_norm_inference) DO(batch_norm_gradient) DO(dropout) DO(embedding) DO(embedding_gradient)     \
   DO(sum) DO(sum_of_squares) DO(count_non_finite) DO(fill) DO(copy) DO(add) DO(scale) DO(axpy)          \
   DO(gelu_tanh) DO(gelu_tanh_gradient) DO(swiglu) DO(swiglu_gradient) DO(attention)                     \
-  DO(attention_gradient) DO(rotary) DO(rotary_gradient) DO(cast)
+  DO(attention_gradient) DO(rotary) DO(rotary_gradient) DO(cast) DO(bias_gelu_gradient)
 
 #define TROUPE_EACH_UPDATE_OP(DO) DO(sgd) DO(momentum) DO(adam) DO(adagrad) DO(rmsprop) DO(lamb)
 

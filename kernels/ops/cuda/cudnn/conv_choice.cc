@@ -6,6 +6,7 @@
 #include <troupe/kernels/ops/cuda/families.h>
 #include <troupe/kernels/ops/cuda/launch.h>
 #include <troupe/kernels/ops/cuda/tensors.h>
+#include <troupe/kernels/ops/internal/epilogue.h>
 
 // Convolutions of f32 by cuDNN. What it does not take (f64, batches of nothing, tensors beyond 2^31 elements) or has no
 // deterministic algorithm for goes by patches.
@@ -52,7 +53,7 @@ void conv(Stream& stream, const Tensor& x, const Tensor& w, const Tensor& bias, 
       });
   if (!done) return patch_conv_ops().conv(stream, x, w, bias, g, epilogue, y);
   if (bias) return bias_ops().bias_add(stream, y, bias, epilogue, y);
-  if (epilogue == Epilogue::relu) activation_ops().relu(stream, y, y);
+  apply(stream, activation_ops(), epilogue, y);
 }
 
 void input_gradient(Stream& stream, const Tensor& dy, const Tensor& w, ConvGeometry g, Tensor& dx) {
