@@ -22,8 +22,8 @@ size_t most_bytes_here(caf::actor_system& system);
 void send_here(const caf::actor& to, ps::EnvelopePtr envelope);
 
 /// As `attach`, for an actor that decides much and works little: a message puts other messages and tasks into queues.
-/// Inside one process, where a message comes on its sender's thread, the sender runs such an actor where it waits, since
-/// that takes less of its time than to wake another thread. Others' messages are left to the scheduler.
+/// Inside one process, where a message comes on its sender's thread, the sender runs such an actor where it waits,
+/// since that takes less of its time than to wake another thread. Others' messages are left to the scheduler.
 template <class Handle>
 void attach_light(const Handle& actor, const ps::Endpoint& endpoint, ps::Transport& transport) {
   if (!transport.reliable()) return attach(actor, endpoint, transport);

@@ -372,6 +372,7 @@ struct CollectiveId {
   std::vector<WorkerId> members;  ///< ascending: their ranks; empty from a worker
   std::string id;                 ///< bytes; empty: asked for
   bool joined = false;            ///< of the worker that says it, or is answered
+  Step first = 0;                 ///< no sum of the group has an earlier step; 0 from a worker
 };
 
 using Message = std::variant<Push, PushAck, Pull, PullReply, Refused, Membership, MembershipAck, WorkRequest, Work,

@@ -52,12 +52,12 @@ void CoordinatorCore::on(Effects& out, const Envelope& envelope, const Collectiv
   const std::string& id = all[members.front()].id;
   // In no sum is a step that a worker, before it was started again, may have pushed; nor one that was dealt before a
   // server was lost that kept nothing, since its verdict waits until all have done it (decide), and a member has done a
-  // sum when the next weights come. No worker knows of either: the answer says it where a worker says its device.
+  // sum when the next weights come. No worker knows of either.
   Step first = 0;
   for (const WorkerId x : members)
     if (membership_.workers[x] > 1) first = std::max(first, slots_[x].next_step);
   for (const auto& [server, back] : reloaded_) first = std::max(first, back.since);
-  const CollectiveId answer{first > 0 ? cat(first) : "", members, id, false};
+  const CollectiveId answer{"", members, id, false, first};
   if (id.empty()) return send(out, worker(members.front()), answer);
   if (!news) return send(out, envelope.from, answer);
   for (const WorkerId x : members) send(out, worker(x), answer);

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include <troupe/kernels/base/check.h>
-#include <troupe/kernels/base/parse.h>
 #include <troupe/ps/control/worker_core.h>
 #include <troupe/ps/param/buckets.h>
 #include <troupe/ps/param/combined_push.h>
@@ -86,7 +85,7 @@ void WorkerCore::on(Effects& out, const CollectiveId& answer) {
     return;
   }
   host_.phase = HostGroup::Phase::joining;
-  const Step first = std::max(computed_ + 1, number_from<Step>(answer.device).value_or(0));
+  const Step first = std::max(computed_ + 1, answer.first);
   JoinGroup join{membership_.generation, static_cast<int>(self - answer.members.begin()),
                  static_cast<int>(answer.members.size()), answer.id, first, group_plan(), host_buckets_,
                  host_units_};

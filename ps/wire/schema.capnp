@@ -612,4 +612,5 @@ struct CollectiveId {
   device @2 :Text;              # kind of the asking worker's; empty from the coordinator
   members @3 :List(UInt32);     # worker slots, ascending; empty from a worker
   joined @4 :Bool;              # of the worker that says it, or is answered
+  first @5 :Int64;              # no sum of the group has an earlier step; 0 from a worker
 }

@@ -119,7 +119,7 @@ BOOST_AUTO_TEST_CASE(AGroupBeginsBehindWhatAWorkerWasDealtThatIsStartedAgain) {
   w.make_id();
   std::vector<CollectiveId> answers = w.said<CollectiveId>();
   BOOST_TEST_REQUIRE(answers.size() == 3u);
-  for (const CollectiveId& answer : answers) BOOST_TEST(answer.device == "2");
+  for (const CollectiveId& answer : answers) BOOST_TEST(answer.first == 2);
 }
 
 // The members that the id is for may be others by then.

@@ -102,7 +102,7 @@ std::vector<Message> every_kind() {
           StopRequest{},
           Activation{Activation::Kind::backward, 3, 1, 2, {0, 8, 4}, {ramp(64)}},
           ActivationAck{Activation::Kind::backward, 3, 1, 2},
-          CollectiveId{"cuda", {1, 2}, std::string("\0id", 3), true}};
+          CollectiveId{"cuda", {1, 2}, std::string("\0id", 3), true, 7}};
 }
 
 void send_every_kind(const std::string& listen_worker, const std::string& listen_server) {

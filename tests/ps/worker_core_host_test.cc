@@ -218,12 +218,12 @@ BOOST_AUTO_TEST_CASE(AMemberSaysThatItHasJoinedUntilItIsAnswered) {
 }
 
 BOOST_AUTO_TEST_CASE(ItTakesPartFromTheStepOnThatTheCoordinatorSays) {
-  for (const auto& [said, first] : {std::pair<const char*, Step>{"", 1}, {"1", 1}, {"3", 3}}) {
+  for (const auto& [said, first] : {std::pair<Step, Step>{0, 1}, {1, 1}, {3, 3}}) {
     World w(1);
     w.begin_together();
     w.alone(0, 1, 4);
     w.join(2);
-    w.hear(kCoordinator, CollectiveId{said, {0, 1}, "key"});
+    w.hear(kCoordinator, CollectiveId{"", {0, 1}, "key", false, said});
     const auto joins = w.given<JoinGroup>();
     BOOST_TEST_REQUIRE(joins.size() == 2u);
     BOOST_TEST(joins[1].first == first);

@@ -43,12 +43,14 @@ void write(const CollectiveId& in, schema::CollectiveId::Builder out, Writer& wr
   writer.text(in.device, [&](auto text) { out.setDevice(text); });
   writer.numbers(in.members, [&](unsigned n) { return out.initMembers(n); });
   out.setJoined(in.joined);
+  out.setFirst(in.first);
   if (!in.id.empty()) out.setId({reinterpret_cast<const kj::byte*>(in.id.data()), in.id.size()});
 }
 void read(schema::CollectiveId::Reader in, CollectiveId& out, Reader& reader) {
   out.device = reader.text(in.getDevice());
   out.members = reader.numbers<WorkerId>(in.getMembers());
   out.joined = in.getJoined();
+  out.first = reader.step(in.getFirst(), "first");
   const auto id = in.getId();
   if (id.size() > kMaxCollectiveId) refuse("the id of a collective has ", id.size(), " bytes");
   out.id.assign(id.asChars().begin(), id.size());
