@@ -40,7 +40,7 @@ class Lamb final : public Optimizer {
         return mean * correction1 / (std::sqrt(square * correction2) + epsilon) + decay * x;
       };
       double weight_squares = 0, direction_squares = 0;
-      for_each_block(u, segment, [=, &u, &weight_squares, &direction_squares](int64_t at, int64_t n, const float* g) {
+      for_each_block(u, segment, [=, &weight_squares, &direction_squares](int64_t at, int64_t n, const float* g) {
         alignas(64) float r[kBlockElements];
 #pragma omp simd
         for (int64_t i = 0; i < n; ++i) {
