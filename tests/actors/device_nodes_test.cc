@@ -295,7 +295,9 @@ BOOST_AUTO_TEST_CASE(SoIsOneThatIsLostWhileWeightsAreGiven) {
       BOOST_TEST((got.parameters() == expected.parameters()), "worker " << lost << ", piece " << piece);
       BOOST_TEST(got.result.worker_restarts == 1);
       BOOST_TEST(backend->joins == 4);
-      for (const auto& count : calls) BOOST_TEST(count > 3 * (nodes.steps - 2));  // the next group gives them, too
+      // The next group gives them, too, but for its first step and what the lost worker had been dealt, a step or two,
+      // which no sum of a group has.
+      for (const auto& count : calls) BOOST_TEST(count > 3 * (nodes.steps - 4));
     }
 }
 

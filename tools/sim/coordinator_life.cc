@@ -191,26 +191,31 @@ void Simulation::leave_old_coordinator() {
   agenda_.at(agenda_.now_us + std::exchange(old_rests_us_, 0), [this, old] { wake(old); });
 }
 
+bool Simulation::knows_of_successor(const Endpoint& who, const OldCoordinator& old) const {
+  const auto heard = heard_.find(who);
+  return heard != heard_.end() && heard->second > old.core->membership().generation;
+}
+
 /// Not before all who are there have heard of its successor. To whoever has not, it is the coordinator: that there are
 /// not two is what a run folder's lock sees to (run_lock.h), and generations can only fence it from those who know.
 void Simulation::wake(const std::shared_ptr<OldCoordinator>& old) {
   if (!cluster_) return;
   const bool known = std::ranges::all_of(attached_, [&](const auto& one) {
-    const auto heard = heard_.find(one.first);
-    return one.first.role == Role::coordinator ||
-           (heard != heard_.end() && heard->second > old->core->membership().generation);
+    return one.first.role == Role::coordinator || knows_of_successor(one.first, *old);
   });
   if (!known) return agenda_.at(agenda_.now_us + kRetryMs * 1000, [this, old] { wake(old); });
   note([] { return std::string("the old coordinator goes on"); });
   go_on(old);
 }
 
-/// It has heard all that was said to a coordinator in the meantime, and takes itself for the one.
+/// It has heard all that was said to a coordinator in the meantime, and takes itself for the one. Processes that come
+/// now hear nothing of it before they have heard of its successor.
 void Simulation::go_on(const std::shared_ptr<OldCoordinator>& old) {
   if (!cluster_) return;
   const auto tell = [&](ps::CoordinatorInput::What what) {
     auto effects = ps::tell(*old->core, {old->stopped_ms + (agenda_.now_us - old->stopped_us) / 1000, std::move(what)});
-    for (Envelope& e : effects->send) wire_.send(std::move(e));
+    for (Envelope& e : effects->send)
+      if (knows_of_successor(e.to, *old)) wire_.send(std::move(e));
   };
   for (const ps::EnvelopePtr& e : std::exchange(old->mail, {})) tell(ps::CoordinatorInput::Heard{e});
   tell(ps::CoordinatorInput::Tick{});

@@ -121,6 +121,7 @@ class Simulation {
   std::unique_ptr<ps::CoordinatorCore> core_of_journal(ps::CoordinatorOptions options);
   void recover_coordinator();
   void leave_old_coordinator();
+  bool knows_of_successor(const Endpoint& who, const OldCoordinator& old) const;
   void wake(const std::shared_ptr<OldCoordinator>& old);
   void go_on(const std::shared_ptr<OldCoordinator>& old);
 
