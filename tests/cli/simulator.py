@@ -15,7 +15,7 @@ from program import build
 SEEDS = 5000
 SEEDS_A_BUG = 2000
 # They take a worker that is dropped while another is a step ahead, and one that is lost between a sum and its answer.
-RARE = {"rebase_after_resize": 6000, "sum_said_again": 6000}
+RARE = {"rebase_after_resize": 12000, "sum_said_again": 6000}
 REPLICATION_SEEDS = 3000
 REPLICATION_BUGS = {"ack_before_replica"}
 
